@@ -40,15 +40,21 @@ struct CalibrateOptions {
   bool HasLoad() const { return !precision.empty() || workers > 0 || threads > 0 || rounds > 0; }
 };
 
-// Those that a driver shows; none where it does not say.
-std::vector<std::string> ShownModels() {
-  const absl::StatusOr<doctor::ShownDevices> shown = doctor::FindShownDevices();
-  return shown.ok() ? shown->models : std::vector<std::string>();
-}
+// The devices that a driver and CUDA_VISIBLE_DEVICES show; none if the driver does not answer.
+doctor::ShownDevices Shown() { return doctor::FindShownDevices().value_or(doctor::ShownDevices()); }
 
-bool MeasuresDevice(const CalibrateOptions& options) {
-  if (!options.device.empty()) return options.device == "cuda";
-  return !options.HasLoad() && !ShownModels().empty();
+// Whether the first visible device is to be measured, rather than the CPU.
+absl::StatusOr<bool> MeasuresDevice(const CalibrateOptions& options) {
+  if (options.device == "cpu" || (options.device.empty() && options.HasLoad())) return false;
+  const doctor::ShownDevices shown = Shown();
+  TRAINCTL_RETURN_IF_ERROR(shown.selection);
+  if (!shown.hidden.empty()) std::fprintf(stderr, "note: %s\n", shown.hidden.c_str());
+  if (options.device.empty()) return !shown.models.empty();
+  if (shown.models.empty() && !shown.hidden.empty()) {
+    return EnvironmentError(absl::StrCat("--device cuda: ", shown.hidden,
+                                         "; `trainctl calibrate --device cpu` measures the CPU instead"));
+  }
+  return true;
 }
 
 // The loads that were asked for, of the usual ones or one of its own.
@@ -155,7 +161,7 @@ absl::StatusOr<MachineMeasurement> MeasureDeviceOf(const cluster::Host& host) {
 
 // Plans take what was measured of the device that the driver shows first.
 void WarnOfAnotherName(const std::string& measured) {
-  const std::vector<std::string> models = ShownModels();
+  const std::vector<std::string> models = Shown().models;
   if (!models.empty() && models.front() == measured) return;
   std::fprintf(stderr,
                "note: plans on this machine are of %s, and this was measured of %s: they do not use it\n",
@@ -173,7 +179,7 @@ absl::StatusOr<ExitCode> CalibrateMachine(const CalibrateOptions& options, const
   OutputRules rules = options.output_rules;
   rules.overwrite |= options.out.empty();  // the user's configuration is there to be kept up to date
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, cluster::DetectHost());
-  const bool of_device = MeasuresDevice(options);
+  TRAINCTL_ASSIGN_OR_RETURN(const bool of_device, MeasuresDevice(options));
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<Load> loads, LoadsOf(options, host));
   TRAINCTL_RETURN_IF_ERROR(MakeFolderOf(path));
   TRAINCTL_ASSIGN_OR_RETURN(const OutputTarget target, FindOutput(path, rules));

@@ -1,5 +1,6 @@
 // `trainctl doctor`: what of this machine a run can use, what is wrong with it and how to mend it.
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -78,9 +79,15 @@ void PrintJson(const doctor::Machine& machine) {
     json["driver"] = {{"version", machine.driver->version},
                       {"cuda_version", machine.driver->cuda_version},
                       {"devices", Json::array()}};
-    for (const doctor::CudaDevice& device : machine.driver->devices) {
-      json["driver"]["devices"].push_back(
-          {{"name", device.name}, {"memory_bytes", device.memory_bytes}, {"used_bytes", device.used_bytes}});
+    const std::vector<doctor::CudaDevice>& devices = machine.driver->devices;
+    for (size_t i = 0; i < devices.size(); ++i) {
+      const bool is_visible =
+          machine.visible.ok() && std::any_of(machine.visible->gpus.begin(), machine.visible->gpus.end(),
+                                              [i](const cluster::VisibleGpu& gpu) { return gpu.gpu == i; });
+      json["driver"]["devices"].push_back({{"name", devices[i].name},
+                                           {"memory_bytes", devices[i].memory_bytes},
+                                           {"used_bytes", devices[i].used_bytes},
+                                           {"visible", is_visible}});
     }
   }
   for (const Finding& finding : machine.findings) {

@@ -35,16 +35,38 @@ absl::StatusOr<cluster::Host> HostOfRun(const recipe::Recipe& recipe) {
   if (recipe.cluster.device == "cpu") return host;
   // Where a driver shows none, or refuses, nothing is known; the planner says what that means for the recipe.
   const absl::StatusOr<doctor::ShownDevices> shown = doctor::FindShownDevices();
-  if (!shown.ok() || shown->models.empty()) return host;
+  if (!shown.ok()) return host;
+  // A device of the catalogue is planned for wherever it is.
+  if (recipe.cluster.device == recipe::kCudaDevice) TRAINCTL_RETURN_IF_ERROR(shown->selection);
+  host.hidden_accelerators = shown->hidden;
+  host.num_accelerators = static_cast<int64_t>(shown->models.size());
+  if (shown->models.empty()) return host;
   host.accelerator = shown->models.front();
   host.accelerator_memory_bytes = shown->least_memory_bytes;
   return host;
+}
+
+absl::Status CheckEnoughAreVisible(const recipe::Recipe& recipe, const cluster::Host& host) {
+  const recipe::ClusterConfig& cluster = recipe.cluster;
+  if (recipe.launch.backend != "local" || cluster.nodes > 1 || host.hidden_accelerators.empty() ||
+      cluster.devices_per_node <= host.num_accelerators) {
+    return absl::OkStatus();
+  }
+  if (host.num_accelerators == 0) {
+    return EnvironmentError(absl::StrCat("cluster.device = \"", cluster.device,
+                                         "\": ", host.hidden_accelerators,
+                                         ". To train on the CPU, set it to \"cpu\""));
+  }
+  return EnvironmentError(absl::StrCat("cluster.devices_per_node = ", cluster.devices_per_node, ": ",
+                                       host.hidden_accelerators,
+                                       ". Each worker needs its own GPU: lower it, or make more visible"));
 }
 
 absl::Status CheckDeviceIsHere(const recipe::Recipe& recipe, const cluster::Host& host) {
   const std::string& wanted = recipe.cluster.device;
   // A plugin that is named is asked itself.
   if (wanted == "cpu" || std::getenv("TRAINCTL_DEVICE_PLUGIN") != nullptr) return absl::OkStatus();
+  TRAINCTL_RETURN_IF_ERROR(CheckEnoughAreVisible(recipe, host));
   if (host.accelerator.empty()) {
     // A container may have the device without the library that shows it; then the worker finds out.
     if (PathExists("/dev/nvidiactl")) return absl::OkStatus();

@@ -15,7 +15,8 @@ recipe::Access MachineAccess() {
   recipe::Access access = recipe::RealAccess();
   access.find_device = []() -> absl::StatusOr<recipe::FoundDevice> {
     TRAINCTL_ASSIGN_OR_RETURN(const doctor::DetectedDevice found, doctor::DetectDevice());
-    return recipe::FoundDevice{found.device, found.num_devices, found.memory_bytes, found.words};
+    return recipe::FoundDevice{found.device, found.num_devices, found.memory_bytes, found.words,
+                               found.hidden};
   };
   return access;
 }

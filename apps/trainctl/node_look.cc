@@ -72,7 +72,8 @@ rendezvous::NodeFacts LookAtThisNode(const std::string& worker_program, const re
   if (host.ok()) facts.memory_available_bytes = host->memory_available_bytes;
   const absl::StatusOr<doctor::ShownDevices> devices = doctor::FindShownDevices();
   // A container may have devices without the library that shows them.
-  const bool is_told = devices.ok() && (!devices->models.empty() || !PathExists("/dev/nvidiactl"));
+  const bool is_told =
+      devices.ok() && (!devices->models.empty() || !devices->hidden.empty() || !PathExists("/dev/nvidiactl"));
   if (is_told) facts.num_devices = static_cast<int64_t>(devices->models.size());
   return facts;
 }

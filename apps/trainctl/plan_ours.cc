@@ -264,6 +264,9 @@ absl::StatusOr<ExitCode> PlanOurs(const recipe::LoadedRecipe& loaded, const Plan
                                   const Output& output) {
   TRAINCTL_RETURN_IF_ERROR(RefuseWhatIfOptions(options));
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(loaded.recipe));
+  if (loaded.recipe.cluster.device == recipe::kCudaDevice) {
+    TRAINCTL_RETURN_IF_ERROR(CheckEnoughAreVisible(loaded.recipe, host));
+  }
   TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, planner::MakePlanFor(loaded.recipe, host));
   const model::ModelSpec& spec = loaded.recipe.model.spec;
   if (!options.write.empty()) {

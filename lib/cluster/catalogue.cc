@@ -218,6 +218,13 @@ absl::StatusOr<DeviceMatch> FindDevice(absl::string_view text) {
   for (const Device& device : Devices()) {
     if (text == device.name) return DeviceMatch{&device, ""};
   }
+  // The driver names a MIG instance by its GPU and its profile.
+  if (const size_t mig = text.find(" MIG "); mig != absl::string_view::npos) {
+    TRAINCTL_ASSIGN_OR_RETURN(DeviceMatch whole, FindDevice(text.substr(0, mig)));
+    absl::StrAppend(&whole.assumption, whole.assumption.empty() ? "" : "; ",
+                    "a MIG instance is planned with the rates of the whole GPU, which is too fast");
+    return whole;
+  }
   const size_t parenthesis = text.find('(');
   const Wording said = Read(text.substr(0, parenthesis));
   const Wording note = parenthesis == absl::string_view::npos ? Wording() : Read(text.substr(parenthesis));

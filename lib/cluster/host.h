@@ -18,9 +18,11 @@ struct Host {
   int64_t memory_total_bytes = 0;      // of the machine, cut by the cgroup's limit
   int64_t memory_available_bytes = 0;  // could be allocated now without swapping
   bool native_bf16 = false;            // AVX512-BF16, AMX-BF16 or the Arm equivalent
-  // What a driver shows, for those who asked it (lib/doctor); DetectHost does not.
+  // What a driver shows to a run, for those who asked it (lib/doctor); DetectHost does not.
   std::string accelerator;               // "NVIDIA H100 80GB HBM3"; empty: none, or nobody asked
   int64_t accelerator_memory_bytes = 0;  // of the smallest
+  int64_t num_accelerators = 0;          // not in plans, as is what follows
+  std::string hidden_accelerators;       // what a run does not see and why (cluster::VisibleGpus)
   bool operator==(const Host&) const = default;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
@@ -18,12 +19,13 @@ namespace {
 // Drivers keep some of the memory for themselves and count it in or not; a variant has a quarter less.
 constexpr double kClearlyLess = 0.9;
 
-absl::StatusOr<DetectedDevice> CpuOf(const Sources& sources) {
+absl::StatusOr<DetectedDevice> CpuOf(const Sources& sources, const std::string& hidden) {
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, cluster::DetectHost(sources.root));
   DetectedDevice found;
-  found.words =
-      absl::StrCat("no accelerator that a driver shows -> cpu, ", host.allowed_cores,
-                   host.allowed_cores == 1 ? " core, " : " cores, ", FormatBytes(host.memory_total_bytes));
+  found.hidden = hidden;
+  found.words = absl::StrCat(hidden.empty() ? "no accelerator that a driver shows" : hidden, " -> cpu, ",
+                             host.allowed_cores, host.allowed_cores == 1 ? " core, " : " cores, ",
+                             FormatBytes(host.memory_total_bytes));
   return found;
 }
 
@@ -32,33 +34,43 @@ absl::StatusOr<DetectedDevice> CpuOf(const Sources& sources) {
 absl::StatusOr<ShownDevices> FindShownDevices(const Sources& sources) {
   ShownDevices shown;
   const absl::StatusOr<CudaDriver> driver = ReadCudaDriver(sources.nvml);
-  if (driver.ok()) {
-    shown.source = sources.nvml;
-    for (const CudaDevice& device : driver->devices) {
-      shown.models.push_back(device.name);
-      int64_t& least = shown.least_memory_bytes;
-      least = least == 0 ? device.memory_bytes : std::min(least, device.memory_bytes);
-    }
-    return shown;
-  }
-  if (driver.status().code() != absl::StatusCode::kNotFound) {
+  if (!driver.ok() && driver.status().code() != absl::StatusCode::kNotFound) {
     return EnvironmentError(absl::StrCat(
         driver.status().message(),
         "; trainctl doctor says more. Name the device, or set cluster.device = \"cpu\" to do without it"));
   }
-  shown.models = DriverModels(sources.root);
-  shown.source = "/proc/driver/nvidia";
+  shown.source = driver.ok() ? sources.nvml : "/proc/driver/nvidia";
+  const std::vector<cluster::ListedGpu> listed = ListGpus(driver, sources.root);
+  const absl::StatusOr<cluster::VisibleGpus> visible = cluster::FindVisibleGpus(SelectionOf(sources), listed);
+  shown.selection = visible.status();
+  if (!visible.ok()) {
+    shown.hidden = std::string(visible.status().message());
+    return shown;
+  }
+  shown.hidden = visible->hidden;
+  for (const cluster::VisibleGpu& gpu : visible->gpus) {
+    shown.models.push_back(ModelOf(gpu, driver, listed));
+    if (!driver.ok()) continue;
+    const CudaDevice& whole = driver->devices[gpu.gpu];
+    const int64_t bytes =
+        gpu.instance.has_value() ? whole.instances[*gpu.instance].memory_bytes : whole.memory_bytes;
+    int64_t& least = shown.least_memory_bytes;
+    least = least == 0 ? bytes : std::min(least, bytes);
+  }
   return shown;
 }
 
 absl::StatusOr<DetectedDevice> DetectDevice(const Sources& sources) {
   TRAINCTL_ASSIGN_OR_RETURN(const ShownDevices shown, FindShownDevices(sources));
+  TRAINCTL_RETURN_IF_ERROR(shown.selection);
   const std::vector<std::string>& models = shown.models;
-  if (models.empty()) return CpuOf(sources);
+  if (models.empty()) return CpuOf(sources, shown.hidden);
   const std::string& model = models.front();
   if (std::any_of(models.begin(), models.end(), [&](const std::string& other) { return other != model; })) {
-    return UsageError(absl::StrCat("the devices of this machine are not alike (", absl::StrJoin(models, ", "),
-                                   "); name the one to plan with"));
+    return UsageError(absl::StrCat("the devices that a run sees here are not alike (",
+                                   absl::StrJoin(models, ", "),
+                                   "); name the one to plan with, or select like ones with "
+                                   "CUDA_VISIBLE_DEVICES"));
   }
   const absl::StatusOr<cluster::DeviceMatch> match = cluster::FindDevice(absl::StripPrefix(model, "NVIDIA "));
   if (!match.ok()) {
@@ -73,10 +85,13 @@ absl::StatusOr<DetectedDevice> DetectDevice(const Sources& sources) {
   if (static_cast<double>(shown.least_memory_bytes) < kClearlyLess * match->device->memory_bytes.value) {
     found.memory_bytes = shown.least_memory_bytes;
   }
+  const bool is_part = absl::StrContains(model, " MIG ");  // of a GPU
   found.words = absl::StrCat(
       model, " -> ", found.device, ", ", found.num_devices, " per node",
       found.memory_bytes > 0 ? absl::StrCat(" with ", FormatBytes(found.memory_bytes), " each") : "", " (",
-      shown.source, ")");
+      shown.source, ")", shown.hidden.empty() ? "" : "; ", shown.hidden,
+      is_part ? absl::StrCat("; ", match->assumption) : "");
+  found.hidden = shown.hidden;
   return found;
 }
 

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -11,6 +13,7 @@
 #include "base/files.h"
 #include "base/folder_entries.h"
 #include "base/units.h"
+#include "cluster/kernel_gpus.h"
 #include "doctor/findings.h"
 
 namespace trainctl::doctor {
@@ -22,29 +25,39 @@ constexpr char kDriverOfLibTorch[] = "580";
 
 }  // namespace
 
-std::vector<std::string> DriverModels(const std::string& root) {
-  const std::string folder = root + "/proc/driver/nvidia/gpus";
-  std::vector<std::string> models;
-  for (const std::string& name : FolderEntries(folder)) {
-    const absl::StatusOr<std::string> text =
-        ReadFile(absl::StrCat(folder, "/", name, "/information"), 1 << 16);
-    if (!text.ok()) continue;
-    for (absl::string_view line : absl::StrSplit(*text, '\n')) {
-      const std::pair<absl::string_view, absl::string_view> field =
-          absl::StrSplit(line, absl::MaxSplits(':', 1));
-      if (absl::StripAsciiWhitespace(field.first) == "Model") {
-        models.emplace_back(absl::StripAsciiWhitespace(field.second));
-      }
-    }
+std::vector<cluster::ListedGpu> ListGpus(const absl::StatusOr<CudaDriver>& driver, const std::string& root) {
+  std::vector<cluster::ListedGpu> listed;
+  if (!driver.ok()) {
+    for (cluster::KernelGpu& found : cluster::ListGpusOfKernel(root)) listed.push_back(std::move(found.gpu));
+    return listed;
   }
-  return models;
+  for (const CudaDevice& device : driver->devices) {
+    cluster::ListedGpu gpu{device.name, device.uuid, device.in_mig_mode};
+    for (const CudaDevice& instance : device.instances) {
+      gpu.instances.push_back({instance.uuid, instance.instance_path});
+    }
+    listed.push_back(std::move(gpu));
+  }
+  return listed;
+}
+
+std::string ModelOf(const cluster::VisibleGpu& gpu, const absl::StatusOr<CudaDriver>& driver,
+                    const std::vector<cluster::ListedGpu>& listed) {
+  return gpu.instance.has_value() ? driver->devices[gpu.gpu].instances[*gpu.instance].name
+                                  : listed[gpu.gpu].model;
+}
+
+cluster::GpuSelection SelectionOf(const Sources& sources) {
+  return cluster::ReadGpuSelection(sources.environment ? sources.environment : std::getenv);
 }
 
 namespace {
 
 Finding Accelerators(Machine& machine) {
   if (machine.accelerators.empty()) {
-    return {"accelerators", "none that a driver shows", Health::kNote, "workers compute on the CPU"};
+    const bool are_hidden = !machine.visible.ok() || !machine.visible->hidden.empty();
+    return {"accelerators", are_hidden ? "none that a run sees" : "none that a driver shows", Health::kNote,
+            "workers compute on the CPU"};
   }
   const std::string& model = machine.accelerators[0];
   Finding finding{.name = "accelerators", .value = absl::StrCat(machine.accelerators.size(), " x ", model)};
@@ -66,6 +79,15 @@ Finding Accelerators(Machine& machine) {
     absl::StrAppend(&finding.advice, "; they are not alike, and a run is as slow as the slowest");
   }
   return finding;
+}
+
+// What the environment hides from a run; for machines where it hides something.
+Finding VisibleGpus(const absl::StatusOr<cluster::VisibleGpus>& visible) {
+  if (!visible.ok()) {
+    return {"visible GPUs", "cannot be determined", Health::kWarning,
+            absl::StrCat(visible.status().message(), "; until then, runs on GPUs are refused")};
+  }
+  return {"visible GPUs", absl::StrCat(visible->gpus.size()), Health::kNote, visible->hidden};
 }
 
 std::string CudaText(int version) { return absl::StrFormat("%d.%d", version / 1000, version % 1000 / 10); }
@@ -92,8 +114,7 @@ Finding Driver(const std::string& root, const Machine& machine) {
                             driver.devices.size(), driver.devices.size() == 1 ? " device" : " devices")};
   if (driver.devices.empty()) {
     finding.health = Health::kWarning;
-    finding.advice =
-        "no device to see: CUDA_VISIBLE_DEVICES does not matter here, so look at nvidia-smi and dmesg";
+    finding.advice = "it lists no device, whatever CUDA_VISIBLE_DEVICES says; look at nvidia-smi and dmesg";
   } else if (driver.cuda_version < kCudaOfLibTorch) {
     finding.health = Health::kWarning;
     finding.advice = absl::StrCat("the LibTorch that ./dev fetches is for CUDA ", CudaText(kCudaOfLibTorch),
@@ -105,21 +126,22 @@ Finding Driver(const std::string& root, const Machine& machine) {
   return finding;
 }
 
-Finding DeviceMemory(const CudaDriver& driver) {
-  int64_t least_free = driver.devices[0].memory_bytes;
-  size_t fullest = 0;
-  for (size_t i = 0; i < driver.devices.size(); ++i) {
-    const int64_t free_bytes = driver.devices[i].memory_bytes - driver.devices[i].used_bytes;
-    if (free_bytes < least_free) {
-      least_free = free_bytes;
-      fullest = i;
-    }
-  }
-  const CudaDevice& device = driver.devices[fullest];
+// Of the visible device with the least free memory. `gpus` is not empty.
+Finding DeviceMemory(const CudaDriver& driver, const std::vector<cluster::VisibleGpu>& gpus) {
+  const auto device_of = [&](const cluster::VisibleGpu& gpu) -> const CudaDevice& {
+    const CudaDevice& whole = driver.devices[gpu.gpu];
+    return gpu.instance.has_value() ? whole.instances[*gpu.instance] : whole;
+  };
+  const auto free_bytes = [&](const cluster::VisibleGpu& gpu) {
+    return device_of(gpu).memory_bytes - device_of(gpu).used_bytes;
+  };
+  const cluster::VisibleGpu& fullest = *std::min_element(
+      gpus.begin(), gpus.end(), [&](const auto& a, const auto& b) { return free_bytes(a) < free_bytes(b); });
+  const CudaDevice& device = device_of(fullest);
   Finding finding{
       .name = "device memory",
-      .value = absl::StrCat(FormatBytes(least_free), " free of ", FormatBytes(device.memory_bytes),
-                            driver.devices.size() > 1 ? absl::StrCat(" on device ", fullest) : "")};
+      .value = absl::StrCat(FormatBytes(free_bytes(fullest)), " free of ", FormatBytes(device.memory_bytes),
+                            driver.devices.size() > 1 ? absl::StrCat(" on device ", fullest.gpu) : "")};
   if (device.used_bytes > device.memory_bytes / 10) {
     finding.health = Health::kWarning;
     finding.advice =
@@ -228,8 +250,11 @@ Finding Rdma(const std::string& root, bool has_accelerators) {
 void AddDeviceFindings(const Sources& sources, Machine& machine) {
   machine.findings.push_back(Accelerators(machine));
   machine.findings.push_back(Driver(sources.root, machine));
-  if (machine.driver.ok() && !machine.driver->devices.empty()) {
-    machine.findings.push_back(DeviceMemory(*machine.driver));
+  if (!machine.visible.ok() || !machine.visible->hidden.empty()) {
+    machine.findings.push_back(VisibleGpus(machine.visible));
+  }
+  if (machine.driver.ok() && machine.visible.ok() && !machine.visible->gpus.empty()) {
+    machine.findings.push_back(DeviceMemory(*machine.driver, machine.visible->gpus));
   }
   machine.findings.push_back(Nccl(sources, machine));
   machine.findings.push_back(Network(sources.root));

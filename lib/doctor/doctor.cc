@@ -75,10 +75,12 @@ absl::StatusOr<Machine> InspectMachine(const Sources& given) {
   Machine machine;
   TRAINCTL_ASSIGN_OR_RETURN(machine.host, cluster::DetectHost(sources.root));
   machine.driver = ReadCudaDriver(sources.nvml);
-  machine.accelerators = DriverModels(sources.root);
-  // A container may hide the kernel's list and still have the library.
-  if (machine.accelerators.empty() && machine.driver.ok()) {
-    for (const CudaDevice& device : machine.driver->devices) machine.accelerators.push_back(device.name);
+  const std::vector<cluster::ListedGpu> listed = ListGpus(machine.driver, sources.root);
+  machine.visible = cluster::FindVisibleGpus(SelectionOf(sources), listed);
+  if (machine.visible.ok()) {
+    for (const cluster::VisibleGpu& gpu : machine.visible->gpus) {
+      machine.accelerators.push_back(ModelOf(gpu, machine.driver, listed));
+    }
   }
   AddHostFindings(sources, machine);
   AddBatchFindings(sources, machine);

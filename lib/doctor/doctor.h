@@ -15,6 +15,7 @@
 #include "cluster/batch_job.h"
 #include "cluster/catalogue.h"
 #include "cluster/host.h"
+#include "cluster/visible_gpus.h"
 #include "doctor/nvml.h"
 
 namespace trainctl::doctor {
@@ -50,10 +51,12 @@ struct Sources {
 
 struct Machine {
   cluster::Host host;
-  // Accelerators of the driver, and the catalogue's device for them; null: it has none like that.
+  // Models of the accelerators that a run sees, and the catalogue's device for them; null: it has none like
+  // that.
   std::vector<std::string> accelerators;
   const cluster::Device* device = nullptr;
   absl::StatusOr<CudaDriver> driver = absl::NotFoundError("not asked");
+  absl::StatusOr<cluster::VisibleGpus> visible = cluster::VisibleGpus();  // of those that are listed
   std::vector<Finding> findings;
 };
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cluster/visible_gpus.h"
 #include "doctor/doctor.h"
 
 namespace trainctl::doctor {
@@ -12,8 +13,14 @@ namespace trainctl::doctor {
 void AddHostFindings(const Sources& sources, Machine& machine);
 // Of the job of a batch system that this process belongs to.
 void AddBatchFindings(const Sources& sources, Machine& machine);
-// The models of NVIDIA's devices that the kernel's driver lists, one for each device.
-std::vector<std::string> DriverModels(const std::string& root);
+// The GPUs that a run may choose from: those of `driver`, or those that the kernel lists if the driver's
+// library is missing.
+std::vector<cluster::ListedGpu> ListGpus(const absl::StatusOr<CudaDriver>& driver, const std::string& root);
+// What `listed` calls a GPU; for a MIG instance the driver's name, which ends in its profile ("MIG 1g.10gb").
+std::string ModelOf(const cluster::VisibleGpu& gpu, const absl::StatusOr<CudaDriver>& driver,
+                    const std::vector<cluster::ListedGpu>& listed);
+// Those of the process that asks.
+cluster::GpuSelection SelectionOf(const Sources& sources);
 // Of accelerators, their driver and NCCL, of networks and RDMA; fills Machine::device.
 void AddDeviceFindings(const Sources& sources, Machine& machine);
 

@@ -16,6 +16,7 @@
 #include "base/files.h"
 #include "base/folder_entries.h"
 #include "base/status.h"
+#include "cluster/kernel_gpus.h"
 #include "launcher/worker_contract.h"
 
 namespace trainctl::launcher {
@@ -25,14 +26,22 @@ constexpr int64_t kMostText = 64 << 10;
 
 std::string TextOf(const std::string& path) { return ReadFile(path, kMostText).value_or(""); }
 
-// In the order of their addresses on the bus, as the driver counts devices that are alike.
-std::vector<int> NumaNodesOfDevices(const std::string& root) {
-  std::vector<int> nodes;
-  for (const std::string& address : FolderEntries(root + "/proc/driver/nvidia/gpus")) {
+// NUMA nodes of the GPUs that CUDA shows, in its order. None if the selection cannot be followed: the kernel
+// does not list MIG instances, for example.
+std::vector<int> NumaNodesOfDevices(const std::string& root, const cluster::GpuSelection& selection) {
+  std::vector<cluster::ListedGpu> listed;
+  std::vector<int> node_of_listed;
+  for (cluster::KernelGpu& found : cluster::ListGpusOfKernel(root)) {
     int node = -1;
-    const std::string text = TextOf(absl::StrCat(root, "/sys/bus/pci/devices/", address, "/numa_node"));
-    nodes.push_back(absl::SimpleAtoi(absl::StripAsciiWhitespace(text), &node) ? node : -1);
+    const std::string text =
+        TextOf(absl::StrCat(root, "/sys/bus/pci/devices/", found.pci_address, "/numa_node"));
+    node_of_listed.push_back(absl::SimpleAtoi(absl::StripAsciiWhitespace(text), &node) ? node : -1);
+    listed.push_back(std::move(found.gpu));
   }
+  const absl::StatusOr<cluster::VisibleGpus> visible = cluster::FindVisibleGpus(selection, listed);
+  std::vector<int> nodes;
+  if (!visible.ok()) return nodes;
+  for (const cluster::VisibleGpu& gpu : visible->gpus) nodes.push_back(node_of_listed[gpu.gpu]);
   return nodes;
 }
 
@@ -106,7 +115,7 @@ absl::StatusOr<std::vector<int>> AllowedCores() {
   return cores;
 }
 
-Topology ReadTopology(const std::string& root, const char* visible_devices) {
+Topology ReadTopology(const std::string& root, const cluster::GpuSelection& selection) {
   Topology topology;
   const std::string nodes = root + "/sys/devices/system/node";
   for (const std::string& name : FolderEntries(nodes)) {
@@ -118,16 +127,7 @@ Topology ReadTopology(const std::string& root, const char* visible_devices) {
       topology.cores[core] = {node, siblings.empty() ? core : siblings.front()};
     }
   }
-  const std::vector<int> all = NumaNodesOfDevices(root);
-  if (visible_devices == nullptr) {
-    topology.numa_node_of_device = all;
-    return topology;
-  }
-  for (const absl::string_view name : absl::StrSplit(visible_devices, ',', absl::SkipEmpty())) {
-    size_t device = 0;
-    const bool is_known = absl::SimpleAtoi(name, &device) && device < all.size();
-    topology.numa_node_of_device.push_back(is_known ? all[device] : -1);
-  }
+  topology.numa_node_of_device = NumaNodesOfDevices(root, selection);
   return topology;
 }
 
@@ -158,7 +158,7 @@ std::vector<rendezvous::Slot> OfferSlots(const std::string& node, const std::vec
                                          int num_workers, std::optional<int> threads_per_worker) {
   std::vector<rendezvous::Slot> slots;
   for (CpuShare& share : DivideCores(cores, num_workers, threads_per_worker,
-                                     ReadTopology("", std::getenv("CUDA_VISIBLE_DEVICES")))) {
+                                     ReadTopology("", cluster::ReadGpuSelection(std::getenv)))) {
     const int worker_id = static_cast<int>(slots.size());
     slots.push_back({MemberName(node, worker_id), node, worker_id, share.threads, std::move(share.cores)});
   }

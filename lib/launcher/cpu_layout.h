@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "cluster/visible_gpus.h"
 #include "rendezvous/assignment.h"
 
 namespace trainctl::launcher {
@@ -27,15 +28,16 @@ struct Topology {
     int physical_core = 0;  // the first of the hardware threads that share it
   };
   std::map<int, Place> cores;
-  std::vector<int> numa_node_of_device;  // by the device's number; -1: unknown. Empty: no devices
+  std::vector<int>
+      numa_node_of_device;  // of visible devices, by local rank; -1: unknown. Empty: none is known
 };
 
 // "0-3,8", as the kernel writes it. What is no number, or beyond what a core can be pinned to, is left out.
 std::vector<int> ParseCoreList(absl::string_view text);
 
-// From /sys and /proc/driver/nvidia below `root`; tests give a folder of their own. `visible_devices` as
-// CUDA_VISIBLE_DEVICES has it, null: not set; what it names other than by number is unknown.
-Topology ReadTopology(const std::string& root, const char* visible_devices);
+// Reads /sys and /proc/driver/nvidia below `root`; tests give a folder of their own. `selection` says which
+// of the GPUs that the kernel lists a worker sees.
+Topology ReadTopology(const std::string& root, const cluster::GpuSelection& selection);
 
 // The cores this process may use (sched_getaffinity), ascending.
 absl::StatusOr<std::vector<int>> AllowedCores();

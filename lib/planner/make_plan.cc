@@ -116,11 +116,12 @@ absl::StatusOr<int64_t> ResolveDeviceMemoryLimit(const recipe::ClusterConfig& cl
                                    "; leave it at \"auto\", or lower it"));
   }
   if (bytes <= 0) {
-    return EnvironmentError(
-        absl::StrCat("cluster.device = \"", cluster.device,
-                     "\": no NVIDIA driver shows a device here, so its memory is not known. "
-                     "`trainctl doctor` says what is missing; to plan for another machine, name the device "
-                     "(docs/reference/catalogue.md) or give cluster.memory_limit"));
+    return EnvironmentError(absl::StrCat(
+        "cluster.device = \"", cluster.device, "\": ",
+        host.hidden_accelerators.empty() ? "no NVIDIA driver shows a device here" : host.hidden_accelerators,
+        ", so its memory is not known. "
+        "`trainctl doctor` says what is missing; to plan for another machine, name the device "
+        "(docs/reference/catalogue.md) or give cluster.memory_limit"));
   }
   const int64_t limit = static_cast<int64_t>(bytes * kDeviceMemoryShare);
   notes.push_back(absl::StrCat("cluster.memory_limit = auto: ", FormatBytes(limit),
@@ -245,6 +246,9 @@ absl::Status ResolveMachine(const recipe::Recipe& recipe, const cluster::Host& h
   }
   plan.device = recipe::kCudaDevice;
   plan.setting.on_device = true;
+  if (!is_elsewhere && !host.hidden_accelerators.empty()) {
+    plan.notes.push_back(absl::StrCat("cluster.device = ", cluster.device, ": ", host.hidden_accelerators));
+  }
   TRAINCTL_ASSIGN_OR_RETURN(const std::shared_ptr<const cluster::Machine> machine,
                             recipe::MachineFor(cluster, host));
   types.compute = ResolveDevicePrecision(recipe.train.precision, machine.get(), plan.notes);

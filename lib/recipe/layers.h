@@ -27,6 +27,7 @@ struct FoundDevice {
   int64_t devices_per_node = 0;  // 0: nothing is known
   int64_t memory_bytes = 0;      // of one device; 0: as the catalogue has it
   std::string words;             // what was found, for people
+  std::string hidden;            // what the environment hides of the devices that are here; empty: nothing
 };
 
 // How the outside world is reached, so that tests and the fuzzer can stand in for it.

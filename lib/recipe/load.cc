@@ -362,12 +362,25 @@ class Resolver {
   std::string base_origin_ = "default";
 };
 
+// What "auto" has found are devices of this machine, so a run here has no more than the environment shows.
+void CheckFoundDevices(const Draft& draft, const Recipe& recipe, Issues& issues) {
+  constexpr absl::string_view kPath = "cluster.devices_per_node";
+  const std::optional<FoundDevice>& found = draft.found_device();
+  const Entry* stated = draft.Find(kPath);
+  if (!found.has_value() || found->hidden.empty() || found->device == "cpu" || stated == nullptr) return;
+  if (recipe.cluster.devices_per_node <= found->devices_per_node) return;
+  if (recipe.launch.backend != "local" || recipe.cluster.nodes > 1) return;
+  issues.Add(stated->origin, absl::StrCat(kPath, " = ", recipe.cluster.devices_per_node, ": ", found->hidden,
+                                          ". Each worker needs its own GPU: lower it, or make more visible"));
+}
+
 absl::StatusOr<LoadedRecipe> Finish(const Draft& draft, const Access& access, absl::string_view what,
                                     Issues& issues, Purpose purpose) {
   Issues lacks;
   Issues& missing = purpose == Purpose::kTrain ? issues : lacks;
   LoadedRecipe loaded = Resolver(draft, access, what, issues, missing, purpose).Run();
   CheckRecipe(loaded.recipe, loaded.origin, issues, missing, purpose);
+  CheckFoundDevices(draft, loaded.recipe, issues);
   TRAINCTL_RETURN_IF_ERROR(issues.ToStatus(what));
   if (purpose == Purpose::kPlan) loaded.missing = lacks.messages();
   loaded.notes = FindNotes(loaded.recipe, loaded.origin);

@@ -59,7 +59,8 @@ std::vector<std::string> LacksOf(const NodeFacts& facts, const std::vector<std::
   }
   if (facts.num_devices >= 0 && facts.num_devices < needs.num_devices) {
     lacks.push_back(absl::StrCat("its driver shows ", facts.num_devices, " of ", needs.num_devices,
-                                 " devices; see there: trainctl doctor"));
+                                 " devices; see there: trainctl doctor, and CUDA_VISIBLE_DEVICES of its "
+                                 "agent"));
   }
   if (facts.memory_available_bytes >= 0 && facts.memory_available_bytes < needs.memory_bytes) {
     lacks.push_back(absl::StrCat(FormatBytes(facts.memory_available_bytes),

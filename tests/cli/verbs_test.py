@@ -368,6 +368,15 @@ def a_preparation_that_is_stopped_goes_on(c):
         c.fail("another result after SIGKILL")
 
 
+# NVIDIA's library, as a made-up one that the loader finds first. The caller takes LD_LIBRARY_PATH back.
+def use_fake_nvml(c):
+    made_up = os.path.join(os.path.dirname(os.path.dirname(TRAINCTL)), "tests", "libfake_nvml.so")
+    if not os.path.exists(made_up):
+        made_up = os.path.join(os.path.dirname(TRAINCTL), "libfake_nvml.so")
+    os.symlink(made_up, c.dir + "/libnvidia-ml.so.1")
+    os.environ["LD_LIBRARY_PATH"] = c.dir
+
+
 @case
 def auto_is_the_device_of_this_machine(c):
     c.write("gpu.toml", """recipe_version = 1
@@ -381,12 +390,7 @@ precision = "bf16"
 [cluster]
 device = "auto"
 """)
-    # NVIDIA's library, as a made-up one that the loader finds first.
-    made_up = os.path.join(os.path.dirname(os.path.dirname(TRAINCTL)), "tests", "libfake_nvml.so")
-    if not os.path.exists(made_up):
-        made_up = os.path.join(os.path.dirname(TRAINCTL), "libfake_nvml.so")
-    os.symlink(made_up, c.dir + "/libnvidia-ml.so.1")
-    os.environ["LD_LIBRARY_PATH"] = c.dir
+    use_fake_nvml(c)
     try:
         c.expect(0, ["plan", "gpu.toml", "--write", "fixed.toml"],
                  "cluster.device = auto: NVIDIA H100 80GB HBM3 -> h100-sxm-80gb, 2 per node (libnvidia-ml.so.1)")
@@ -416,6 +420,84 @@ device = "auto"
     finally:
         for name in ("LD_LIBRARY_PATH", "FAKE_NVML_NAME", "FAKE_NVML"):
             os.environ.pop(name, None)
+
+
+@case
+def the_gpus_that_the_environment_shows_are_those_of_a_run(c):
+    c.write("data/a.txt", "some text of mine\n" * 2000)
+    c.write("gpu.toml", """recipe_version = 1
+[model]
+preset = "toy-1m"
+[data]
+seq_len = 128
+[[data.train]]
+files = ["data/a.txt"]
+[train]
+steps = 2
+batch_sequences = 8
+[cluster]
+device = "auto"
+""")
+    use_fake_nvml(c)
+    # What this machine sets is put back at the end.
+    names = ("LD_LIBRARY_PATH", "FAKE_NVML", "FAKE_NVML_NAME", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
+             "TRAINCTL_DEVICE_PLUGIN")
+    before = {name: os.environ.get(name) for name in names[3:]}
+    for name in names[1:]:
+        os.environ.pop(name, None)
+
+    cuda = ["--set", "cluster.device=cuda"]
+    two = ["--set", "cluster.devices_per_node=2"]
+    try:
+        for value, shown in ((None, 2), ("0,1", 2), ("1", 1), ("0,7", 1), ("0,-1,1", 1), ("GPU-1b", 1)):
+            if value is not None:
+                os.environ["CUDA_VISIBLE_DEVICES"] = value
+            said = c.expect(0, ["plan", "gpu.toml"], "h100-sxm-80gb, %d per node" % shown, ", %d worker" % shown)
+            is_hidden = 'CUDA_VISIBLE_DEVICES="%s" shows 1 of this machine\'s 2 GPUs' % value in said
+            if is_hidden != (shown == 1):
+                c.fail("%s: %s" % (value, said))
+            doctor = json.loads(c.run("doctor", "--json").stdout)
+            if len(doctor["accelerators"]) != shown or sum(d["visible"] for d in doctor["driver"]["devices"]) != shown:
+                c.fail("%s: %s" % (value, doctor))
+            notes = json.loads(c.run("plan", "gpu.toml", "--json", *cuda).stdout)["notes"]
+            if any("CUDA_VISIBLE_DEVICES" in note for note in notes) != (shown == 1):
+                c.fail("%s: %s" % (value, notes))
+            if shown == 1:
+                words = ["cluster.devices_per_node = 2", 'CUDA_VISIBLE_DEVICES="%s" shows 1' % value, "lower it"]
+                c.expect(2, ["plan", "gpu.toml", *two], "--set: ", *words)
+                c.expect(5, ["plan", "gpu.toml", *two, *cuda], *words)
+                for device in (cuda, ["--set", "cluster.device=h100"]):
+                    c.expect(5, ["launch", "gpu.toml", "--dry-run", *two, *device], *words)
+            else:
+                c.expect(0, ["plan", "gpu.toml", *two, *cuda], ", 2 workers")
+        for value in ("", "-1"):
+            os.environ["CUDA_VISIBLE_DEVICES"] = value
+            words = 'CUDA_VISIBLE_DEVICES="%s" shows none of this machine\'s 2 GPUs' % value
+            c.expect(0, ["plan", "gpu.toml"], "cluster.device = auto: %s -> cpu" % words)
+            c.expect(5, ["plan", "gpu.toml", *cuda], words)
+            for device in (cuda, ["--set", "cluster.device=h100"]):
+                c.expect(5, ["launch", "gpu.toml", "--dry-run", *device], words)
+            c.expect(5, ["calibrate", "--device", "cuda", "--out", "rates.json"], "--device cuda: " + words)
+            said = c.run("doctor").stdout
+            if words not in said or "visible GPUs" not in said:
+                c.fail("%s: %s" % (value, said))
+        os.environ["CUDA_VISIBLE_DEVICES"] = "0,0"
+        words = ('CUDA_VISIBLE_DEVICES="0,0" names GPU 0 twice', "name each once")
+        c.expect(2, ["plan", "gpu.toml"], "gpu.toml:12:1", *words)
+        c.expect(5, ["plan", "gpu.toml", *cuda], *words)
+        c.expect(5, ["launch", "gpu.toml", "--dry-run", *cuda], *words)
+        c.expect(5, ["launch", "gpu.toml", "--dry-run", "--set", "cluster.device=h100"], *words)
+        c.expect(5, ["calibrate", "--device", "cuda", "--out", "rates.json"], *words)
+        # What is planned by the catalogue alone, or on CPUs, is not about this machine's GPUs.
+        c.expect(0, ["plan", "gpu.toml", "--set", "cluster.device=h100"])
+        c.expect(0, ["plan", "gpu.toml", "--set", "cluster.device=cpu"])
+        os.environ["FAKE_NVML"] = "mig"
+        os.environ["CUDA_VISIBLE_DEVICES"] = "MIG-1b111111-2222-3333-4444-555555555555"
+        c.expect(0, ["plan", "gpu.toml"], "MIG 1g.10gb -> h100-sxm-80gb, 1 per node with 9.96 GiB", ", 1 worker,")
+    finally:
+        for name in names:
+            os.environ.pop(name, None)
+        os.environ.update({name: value for name, value in before.items() if value is not None})
 
 
 @case

@@ -258,6 +258,14 @@ TEST(Catalogue, DriverNamesAndLooseSpellingsAreUnderstood) {
   for (const auto& [text, expected] : kSpellings) EXPECT_STREQ(Found(text).device->name, expected) << text;
 }
 
+TEST(Catalogue, AMigInstanceIsPlannedAsItsGpuAndThatIsSaid) {
+  const absl::StatusOr<DeviceMatch> match = FindDevice("NVIDIA H100 80GB HBM3 MIG 1g.10gb");
+  ASSERT_TRUE(match.ok()) << match.status();
+  EXPECT_STREQ(match->device->name, "h100-sxm-80gb");
+  EXPECT_THAT(match->assumption, HasSubstr("a MIG instance is planned with the rates of the whole GPU"));
+  EXPECT_FALSE(FindDevice("NVIDIA Frobnicator MIG 1g.10gb").ok());
+}
+
 TEST(Catalogue, AnUnknownDeviceIsRefusedWithTheNearestNames) {
   const std::pair<const char*, const char*> kRefused[] = {
       {"", "no device is named"},

@@ -33,7 +33,10 @@ class DoctorTest : public ::testing::Test {
     SetLimits("1048576", "256000", "unlimited");
     sources_.root = root_;
     sources_.nvml = "/nonexistent/libnvidia-ml.so.1";
-    sources_.environment = [](const char*) -> const char* { return nullptr; };
+    sources_.environment = [this](const char* name) -> const char* {
+      const auto found = variables_.find(name);
+      return found == variables_.end() ? nullptr : found->second.c_str();
+    };
     sources_.now = absl::FromUnixSeconds(1767355200);
     sources_.room = [this](const std::string& path) -> absl::StatusOr<std::pair<int64_t, int64_t>> {
       return absl::EndsWith(path, "/dev/shm") ? shared_memory_ : disk_;
@@ -65,8 +68,16 @@ class DoctorTest : public ::testing::Test {
     return found == machine.findings.end() ? Finding() : *found;
   }
 
+  void Set(const std::string& name, const std::string& value) { variables_[name] = value; }
+  void Unset(const std::string& name) { variables_.erase(name); }
+  static bool Has(const Machine& machine, const std::string& name) {
+    return std::any_of(machine.findings.begin(), machine.findings.end(),
+                       [&](const Finding& finding) { return finding.name == name; });
+  }
+
   std::string root_;
   Sources sources_;
+  std::map<std::string, std::string> variables_;
   std::pair<int64_t, int64_t> disk_ = {int64_t{100} << 30, int64_t{200} << 30};
   std::pair<int64_t, int64_t> shared_memory_ = {int64_t{8} << 30, int64_t{8} << 30};
 };
@@ -288,6 +299,117 @@ TEST_F(DoctorTest, AutoIsTheDeviceThatTheDriverShows) {
   setenv("FAKE_NVML", "0", 1);
   EXPECT_EQ(DetectDevice(sources_)->device, "cpu");
   unsetenv("FAKE_NVML");
+}
+
+// One list of GPUs under each value of CUDA_VISIBLE_DEVICES: doctor and "auto" see what CUDA would show.
+TEST_F(DoctorTest, DoctorAndAutoSeeTheGpusThatTheEnvironmentShows) {
+  sources_.nvml = FAKE_NVML_LIBRARY;
+  for (const char* name : {"FAKE_NVML", "FAKE_NVML_NAME", "FAKE_NVML_MEMORY"}) unsetenv(name);
+  Set("CUDA_VISIBLE_DEVICES", "1");
+  EXPECT_EQ(DetectDevice(sources_)->num_devices, 1);
+  EXPECT_THAT(DetectDevice(sources_)->words,
+              HasSubstr("1 per node (" FAKE_NVML_LIBRARY
+                        "); CUDA_VISIBLE_DEVICES=\"1\" shows 1 of this machine's 2 GPUs"));
+  Machine machine = Inspect();
+  EXPECT_EQ(Find(machine, "accelerators").value, "1 x NVIDIA H100 80GB HBM3");
+  EXPECT_EQ(Find(machine, "visible GPUs").value, "1");
+  EXPECT_EQ(Find(machine, "visible GPUs").health, Health::kNote);
+  EXPECT_THAT(Find(machine, "visible GPUs").advice, HasSubstr("1 of this machine's 2 GPUs"));
+  EXPECT_THAT(Find(machine, "CUDA driver").value, HasSubstr("2 devices"));
+  EXPECT_THAT(Find(machine, "device memory").value, HasSubstr("on device 1"));
+  EXPECT_THAT(ClusterTable(machine), HasSubstr("devices_per_node = 1\n"));
+
+  for (const char* all : {"0,1", "1,0", "GPU-1a,GPU-1b"}) {
+    Set("CUDA_VISIBLE_DEVICES", all);
+    EXPECT_EQ(DetectDevice(sources_)->num_devices, 2) << all;
+    EXPECT_EQ(DetectDevice(sources_)->hidden, "") << all;
+    EXPECT_FALSE(Has(Inspect(), "visible GPUs")) << all;
+  }
+  Set("CUDA_VISIBLE_DEVICES", "0,7");
+  EXPECT_EQ(DetectDevice(sources_)->num_devices, 1);
+  EXPECT_THAT(Find(Inspect(), "visible GPUs").advice, HasSubstr("CUDA stops at \"7\""));
+  for (const char* none : {"", "-1"}) {
+    Set("CUDA_VISIBLE_DEVICES", none);
+    EXPECT_EQ(DetectDevice(sources_)->device, "cpu") << none;
+    EXPECT_THAT(DetectDevice(sources_)->words, HasSubstr("shows none of this machine's 2 GPUs -> cpu"))
+        << none;
+    machine = Inspect();
+    EXPECT_EQ(machine.device, nullptr);
+    EXPECT_EQ(Find(machine, "accelerators").value, "none that a run sees");
+    EXPECT_EQ(Find(machine, "visible GPUs").value, "0");
+    EXPECT_FALSE(Has(machine, "device memory"));
+    EXPECT_THAT(ClusterTable(machine), HasSubstr("device = \"cpu\""));
+  }
+}
+
+TEST_F(DoctorTest, AnEnvironmentThatCannotBeFollowedIsRefused) {
+  sources_.nvml = FAKE_NVML_LIBRARY;
+  unsetenv("FAKE_NVML");
+  for (const char* value : {"0,0", "GPU-1", "GPU-1a,0", "MIG-1a"}) {
+    Set("CUDA_VISIBLE_DEVICES", value);
+    const absl::Status refused = DetectDevice(sources_).status();
+    EXPECT_EQ(ExitCodeFor(refused), ExitCode::kEnvironment) << value;
+    EXPECT_THAT(refused.message(), HasSubstr(absl::StrCat("CUDA_VISIBLE_DEVICES=\"", value, "\""))) << value;
+    EXPECT_EQ(FindShownDevices(sources_)->selection, refused);
+    EXPECT_TRUE(FindShownDevices(sources_)->models.empty());
+    EXPECT_EQ(Find(Inspect(), "visible GPUs").health, Health::kWarning) << value;
+    EXPECT_THAT(Find(Inspect(), "visible GPUs").advice, HasSubstr(std::string(refused.message())));
+  }
+  setenv("FAKE_NVML_NO_UUIDS", "1", 1);
+  Set("CUDA_VISIBLE_DEVICES", "GPU-1a");
+  EXPECT_THAT(DetectDevice(sources_).status().message(), HasSubstr("lists no UUIDs"));
+  unsetenv("FAKE_NVML_NO_UUIDS");
+}
+
+TEST_F(DoctorTest, OneOfUnlikeGpusIsSelectedInTheOrderOfTheBus) {
+  sources_.nvml = FAKE_NVML_LIBRARY;
+  setenv("FAKE_NVML", "unlike", 1);
+  Set("CUDA_VISIBLE_DEVICES", "1");
+  EXPECT_THAT(DetectDevice(sources_).status().message(), HasSubstr("Set CUDA_DEVICE_ORDER=PCI_BUS_ID"));
+  Set("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+  EXPECT_EQ(FindShownDevices(sources_)->models, std::vector<std::string>({"NVIDIA L4"}));
+  Set("CUDA_VISIBLE_DEVICES", "GPU-1a");
+  EXPECT_EQ(DetectDevice(sources_)->device, "h100-sxm-80gb");
+  unsetenv("FAKE_NVML");
+}
+
+TEST_F(DoctorTest, AMigInstanceHasItsOwnMemory) {
+  sources_.nvml = FAKE_NVML_LIBRARY;
+  setenv("FAKE_NVML", "mig", 1);
+  for (const char* value :
+       {"MIG-1b111111-2222-3333-4444-555555555555", "MIG-GPU-1a111111-2222-3333-4444-555555555555/9/0"}) {
+    Set("CUDA_VISIBLE_DEVICES", value);
+    const absl::StatusOr<DetectedDevice> found = DetectDevice(sources_);
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ(found->device, "h100-sxm-80gb");
+    EXPECT_EQ(found->num_devices, 1);
+    EXPECT_EQ(found->memory_bytes, 85520809984 / 8);
+    EXPECT_THAT(found->words, HasSubstr("NVIDIA H100 80GB HBM3 MIG 1g.10gb -> h100-sxm-80gb, 1 per node"));
+    EXPECT_THAT(found->words, HasSubstr("MIG-1b111111-2222-3333-4444-555555555555 of GPU 0"));
+    EXPECT_THAT(found->words, HasSubstr("planned with the rates of the whole GPU"));
+  }
+  const Machine machine = Inspect();
+  EXPECT_EQ(Find(machine, "accelerators").value, "1 x NVIDIA H100 80GB HBM3 MIG 1g.10gb");
+  EXPECT_THAT(Find(machine, "device memory").value, HasSubstr("of 9.96 GiB"));
+  // CUDA does not show the other GPU, which is whole, next to an instance.
+  Unset("CUDA_VISIBLE_DEVICES");
+  EXPECT_EQ(DetectDevice(sources_)->num_devices, 1);
+  EXPECT_THAT(DetectDevice(sources_)->words, HasSubstr("MIG-1a111111"));
+  Set("CUDA_VISIBLE_DEVICES", "1");
+  EXPECT_EQ(DetectDevice(sources_)->memory_bytes, 0) << "the other GPU, as in the catalogue";
+  unsetenv("FAKE_NVML");
+}
+
+TEST_F(DoctorTest, TheKernelsListIsSelectedFromToo) {
+  for (const char* bus : {"0000:1b:00.0", "0000:43:00.0"}) {
+    Write(
+        std::string("/proc/driver/nvidia/gpus/") + bus + "/information",
+        absl::StrCat("Model: \t\t NVIDIA H100 80GB HBM3\nGPU UUID: \t GPU-", std::string(bus).substr(5, 2)));
+  }
+  Set("CUDA_VISIBLE_DEVICES", "GPU-43");
+  EXPECT_EQ(DetectDevice(sources_)->num_devices, 1);
+  Set("CUDA_VISIBLE_DEVICES", "MIG-1");
+  EXPECT_THAT(DetectDevice(sources_).status().message(), HasSubstr("lists no MIG instances"));
 }
 
 TEST_F(DoctorTest, AutoWithoutADriverIsTheCpu) {

@@ -116,8 +116,8 @@ class TopologyTest : public ::testing::Test {
       Write(absl::StrCat("/sys/devices/system/cpu/cpu", core, "/topology/thread_siblings_list"),
             absl::StrCat(core % 4, ",", core % 4 + 4, "\n"));
     }
-    Write("/proc/driver/nvidia/gpus/0000:9a:00.0/information", "Model: x\n");
-    Write("/proc/driver/nvidia/gpus/0000:1b:00.0/information", "Model: x\n");
+    Write("/proc/driver/nvidia/gpus/0000:9a:00.0/information", "Model: x\nGPU UUID: \t GPU-9a00\n");
+    Write("/proc/driver/nvidia/gpus/0000:1b:00.0/information", "Model: x\nGPU UUID: \t GPU-1b00\n");
     Write("/sys/bus/pci/devices/0000:1b:00.0/numa_node", "1\n");
     Write("/sys/bus/pci/devices/0000:9a:00.0/numa_node", "0\n");
   }
@@ -126,21 +126,28 @@ class TopologyTest : public ::testing::Test {
 };
 
 TEST_F(TopologyTest, IsReadFromTheKernel) {
-  const Topology topology = ReadTopology(root_, nullptr);
+  const Topology topology = ReadTopology(root_, {});
   ASSERT_EQ(topology.cores.size(), 8u);
   EXPECT_EQ(topology.cores.at(6).numa_node, 1);
   EXPECT_EQ(topology.cores.at(6).physical_core, 2);
   EXPECT_EQ(topology.cores.at(1).numa_node, 0);
   EXPECT_THAT(topology.numa_node_of_device, ElementsAre(1, 0)) << "in the order of the bus";
-  EXPECT_THAT(ReadTopology(root_, "1,0").numa_node_of_device, ElementsAre(0, 1));
-  EXPECT_THAT(ReadTopology(root_, "1,GPU-8ee3,7").numa_node_of_device, ElementsAre(0, -1, -1));
-  EXPECT_THAT(ReadTopology(root_, "").numa_node_of_device, ElementsAre());
+  const auto nodes = [&](const std::string& visible) {
+    return ReadTopology(root_, {.visible_devices = visible}).numa_node_of_device;
+  };
+  EXPECT_THAT(nodes("1,0"), ElementsAre(0, 1));
+  EXPECT_THAT(nodes("GPU-9a,GPU-1b"), ElementsAre(0, 1));
+  // As CUDA reads it: nothing after an entry that names no GPU, and nothing at all if one is there twice.
+  EXPECT_THAT(nodes("1,GPU-8ee3,0"), ElementsAre(0));
+  EXPECT_THAT(nodes("1,1"), ElementsAre());
+  EXPECT_THAT(nodes("MIG-1"), ElementsAre()) << "the kernel does not list it";
+  EXPECT_THAT(nodes(""), ElementsAre());
 }
 
 TEST_F(TopologyTest, OfThisMachineKnowsTheCoresThatMayBeUsed) {
   const auto cores = AllowedCores();
   ASSERT_TRUE(cores.ok());
-  const Topology topology = ReadTopology("", nullptr);
+  const Topology topology = ReadTopology("", {});
   if (topology.cores.empty()) GTEST_SKIP() << "this kernel does not tell of NUMA nodes";
   for (const int core : *cores) EXPECT_EQ(topology.cores.count(core), 1u) << core;
 }

@@ -490,6 +490,21 @@ TEST(LoadRecipe, AutoIsTheDeviceOfThisMachine) {
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_EQ(loaded->recipe.cluster.devices_per_node, 2);
   EXPECT_EQ(loaded->recipe.cluster.device, "a100-sxm-40gb");
+  // More workers than devices are the user's business, unless the environment hides the others.
+  EXPECT_TRUE(load(kMinimal + gpu, {"cluster.devices_per_node=8", "train.batch_sequences=8"}).ok());
+  access.find_device = [] {
+    return FoundDevice{"a100-sxm-40gb", 4, 0, "four of them", "CUDA_VISIBLE_DEVICES shows 4 of 8"};
+  };
+  const std::vector<std::string> eight = {"cluster.devices_per_node=8", "train.batch_sequences=8"};
+  EXPECT_THAT(
+      load(kMinimal + gpu, eight).status().message(),
+      HasSubstr("--set: cluster.devices_per_node = 8: CUDA_VISIBLE_DEVICES shows 4 of 8. Each worker"));
+  EXPECT_TRUE(load(kMinimal + gpu, {"cluster.devices_per_node=4"}).ok());
+  access.find_device = [] {
+    return FoundDevice{"cpu", 0, 0, "none", "CUDA_VISIBLE_DEVICES shows none of 8"};
+  };
+  EXPECT_TRUE(load(kMinimal + gpu, eight).ok()) << "workers on CPUs";
+  access.find_device = [] { return FoundDevice{"a100-sxm-40gb", 4, int64_t{39} << 30, "four of them"}; };
   // A later layer that names one does not ask.
   loaded = load(kMinimal + gpu, {"cluster.device=cpu"});
   ASSERT_TRUE(loaded.ok()) << loaded.status();
