@@ -16,7 +16,8 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from gpu_kit import PARITY, kernels_of  # noqa: E402
+from kit_core import PARITY  # noqa: E402
+from kit_speed import kernels_of  # noqa: E402
 from merge_results import BEGIN, END, merge  # noqa: E402
 from parity import compare  # noqa: E402
 
