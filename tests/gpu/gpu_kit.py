@@ -55,7 +55,8 @@ def parse():
     parser = argparse.ArgumentParser(prog="tests/gpu/run.sh", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--call", type=int, choices=CALLS, help="run one of two sets of parts, each within its own limit (default: everything)")
-    parser.add_argument("--seconds", type=float, help=f"total time (default: 540; with --call {CALL_SECONDS}, and another total scales the parts' limits)")
+    parser.add_argument("--seconds", type=float, help=f"total time (default: 540; with --call {CALL_SECONDS}, and another total scales the "
+                                                      "limits of the parts)")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path(os.environ.get("OUT") or "gpu-results"),
                         help="folder for results.json and results.md (default: $OUT, else gpu-results)")
     parser.add_argument("--only", help="run only these parts, a list of names that --dry-run prints")

@@ -197,7 +197,7 @@ class Kit:
         except Broken:
             raise
         except (NotRun, Failed) as error:
-            self.record(step, name, status_of(error), reason=str(error))
+            self.record(step, name, status_of(error), reason=str(error), timed_out=isinstance(error, TimedOut))
         except Exception as error:  # a mistake of this script must not cost the parts that follow
             self.record(step, name, "failed", reason=f"{type(error).__name__}: {error}")
 

@@ -1,6 +1,6 @@
 """Parts of the kit that train whole steps with one worker: by graph, packed, with evaluation, stopped and resumed."""
 
-from kit_core import NO_DIFFERENCE, PARITY, Failed, NotRun, lines_of, status_of, threads_of
+from kit_core import NO_DIFFERENCE, PARITY, Failed, lines_of, threads_of
 from parity import compare
 
 LIMIT = 30  # seconds of a launch
