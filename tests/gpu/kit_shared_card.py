@@ -87,7 +87,7 @@ def mps(kit):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         logs = {path.name: last_lines(path.read_text(errors="replace"), 30) for path in sorted((folder / "logs").glob("*"))}
-        kit.report["mps_logs"] = logs
+        kit.report.setdefault("mps_logs", {})[kit.current] = logs
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -66,6 +66,11 @@ def old_and_new(kit, limit=20):
     """The updates and the norms of an earlier plugin and of this one, by turns."""
     kit.need_gpu()
     old_plugin = kit.a.old_plugin
+    # Copied from elsewhere, it does not find LibTorch and CUDA's libraries relative to its own place.
+    torch = HERE.parent.parent / "libtorch"
+    places = [torch / "lib", *sorted(torch.resolve().parent.glob("nvidia/*/lib"))]
+    environment = {"TRAINCTL_DEVICE_PLUGIN": str(old_plugin),
+                   "LD_LIBRARY_PATH": ":".join([*map(str, places), *filter(None, [kit.environment.get("LD_LIBRARY_PATH")])])}
     problem = None if old_plugin.exists() else f"{old_plugin} does not exist; name an earlier plugin with --old-plugin"
     if problem:
         kit.record("old_and_new", "old plugin", "not run", reason=problem)
@@ -75,7 +80,7 @@ def old_and_new(kit, limit=20):
             if problem is None:
                 try:
                     old = {line["operator"]: line for line in
-                           time_kernels(kit, ["--only", group], limit, {"TRAINCTL_DEVICE_PLUGIN": str(old_plugin)})[1]}
+                           time_kernels(kit, ["--only", group], limit, environment)[1]}
                 except (NotRun, Failed) as error:
                     kit.record("old_and_new", f"old plugin, {group}", status_of(error), reason=str(error))
             copy, lines = time_kernels(kit, ["--only", group], limit)
