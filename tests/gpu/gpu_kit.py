@@ -65,7 +65,7 @@ def parse():
     parser.add_argument("--cells", default=",".join(CELLS), help="models whose speed is measured (default: %(default)s)")
     parser.add_argument("--peers", help=f"what throughput compares with, a list of {', '.join(PEERS.values())} (default: both; with --call, "
                                         "those of its table)")
-    parser.add_argument("--rounds", type=int, help="how often throughput runs ours per model (default: once more than there are peers; with "
+    parser.add_argument("--rounds", type=int, help="how often throughput runs ours per model (default: once, and again after each peer; with "
                                                    "--call, as in its table)")
     parser.add_argument("--devices", default="cpu,cuda", help="what is compared; the second one is measured (default: cpu,cuda)")
     parser.add_argument("--small", action="store_true", help="micro-sizes, to see that the script works")

@@ -16,7 +16,7 @@ from peer_models import PEER_MODELS
 HERE = pathlib.Path(__file__).resolve().parent
 
 KERNEL_SPEED = 0.85  # smallest share of a copy's rate for a kernel that passes over memory
-PEERS = {"TorchTitan's manner": "torchtitan", "Hugging Face": "huggingface"}
+PEERS = {"Hugging Face": "huggingface", "TorchTitan's manner": "torchtitan"}
 AUTOTUNED = "Hugging Face, max-autotune"
 AUTOTUNE_SECONDS = 200
 # Kernels of cuBLAS, cuDNN and flash attention, by their names.
@@ -171,10 +171,12 @@ def throughput(kit):
     kit.need_device(kit.a.devices[1])
     peers = [peer for peer, name in PEERS.items() if kit.a.peers is None or name in kit.a.peers]
     for cell in kit.cells():
-        throughput_of(kit, cell, kit.a.devices[1], peers, kit.a.rounds or 1 + len(peers))
+        throughput_of(kit, cell, kit.a.devices[1], peers, kit.a.rounds)
 
 
 def autotune(kit):
+    if kit.a.peers is not None and "huggingface" not in kit.a.peers:
+        raise NotRun("--peers leaves Hugging Face out")
     if not kit.raced:
         raise NotRun("throughput was not measured")
     for cell, name, found, tokens in kit.raced:
@@ -193,8 +195,8 @@ def our_recipe(kit, cell, device, graphs=True):
 
 
 def throughput_of(kit, cell, device, peers, rounds, launched=False):
-    """Ours and the peers by turns, beginning with ours. Each peer is compiled once; ours runs `rounds` times, and its median
-    counts. With `launched`, ours also runs once without graphs."""
+    """Ours and the peers by turns, beginning with ours. Each peer is compiled once; ours runs `rounds` times, or again after each
+    peer that worked if that is None, and its median counts. With `launched`, ours also runs once without graphs."""
     name = f"training {cell.name}, {device}"
     recipe = our_recipe(kit, cell, device)
     found, problem = {"trainctl": []}, None
@@ -222,16 +224,18 @@ def throughput_of(kit, cell, device, peers, rounds, launched=False):
         tokens, parameters = batches(kit, recipe, cell.warmup + cell.steps) if peers else (None, None)
     except (NotRun, Failed) as error:
         return throughput_result(kit, name, found, cell, error)
-    turns = [measure_launched] if launched else []
-    for i in range(max(len(peers), rounds - 1)):
-        if i < len(peers):
-            turns.append(lambda peer=peers[i]: measure_peer(peer))
-        if i < rounds - 1:
-            turns.append(measure_ours)
+    turns = [[measure_launched]] if launched else []
+    for i in range(max(len(peers), (rounds or 1) - 1)):
+        peer = [lambda peer=peers[i]: measure_peer(peer)] if i < len(peers) else []
+        if rounds is None:
+            turns.append([*peer, measure_ours])
+        else:
+            turns += [peer, [measure_ours] if i < rounds - 1 else []]
     for turn in turns:
         try:
-            turn()
-            throughput_result(kit, name, found, cell, problem)
+            for measure in turn:  # those after one that fails are left out
+                measure()
+                throughput_result(kit, name, found, cell, problem)
         except (NotRun, Failed) as error:
             problem = problem if isinstance(problem, Failed) else error
     throughput_result(kit, name, found, cell, problem)
