@@ -16,7 +16,8 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from gpu_kit import PARITY, kernels_of  # noqa: E402
+from kit_core import PARITY  # noqa: E402
+from kit_speed import kernels_of  # noqa: E402
 from merge_results import BEGIN, END, merge  # noqa: E402
 from parity import compare  # noqa: E402
 
@@ -103,6 +104,13 @@ class Script(unittest.TestCase):
         (folder / name).chmod(0o755)
         return folder
 
+    def test_host(self):
+        """What the launcher sees of the machine: no driver shows the test device, and plans need its memory."""
+        host = self.work / "host.json"
+        host.write_text(json.dumps({"cpu": "a cpu", "allowed_cores": 2, "memory_available_bytes": 8 << 30, "native_bf16": False,
+                                    "accelerator": "test device", "accelerator_memory_bytes": 8 << 30}))
+        return host
+
     @property
     def plugin(self):
         plugin = pathlib.Path(self.bin_dir) / "test_device.so"
@@ -171,10 +179,7 @@ echo '"ID","Kernel Name","Section Name","Metric Name","Metric Unit","Metric Valu
 echo '"0","Signatures","GPU Speed Of Light Throughput","Duration","ns","990"'
 echo '"0","Pass","GPU Speed Of Light Throughput","DRAM Throughput","%","81.5"'
 echo '"0","Pass","GPU Speed Of Light Throughput","Duration","us","103.2"' """)
-        # No driver shows the stand-in; plans must know its memory all the same.
-        host = self.work / "host.json"
-        host.write_text(json.dumps({"cpu": "a cpu", "allowed_cores": 2, "memory_available_bytes": 8 << 30, "native_bf16": False,
-                                    "accelerator": "test device", "accelerator_memory_bytes": 8 << 30}))
+        host = self.test_host()
         steps = "kernels,smoke,calibrate,kernel_speed,sanitizers,counters"
         code, report, words = self.kit("--small", "--seconds", 300, "--only", steps, "--devices", "cpu,cuda", tools=tools,
                                        TRAINCTL_TEST_HOST=str(host), **self.plugin)
@@ -229,6 +234,90 @@ exit 99""")
         self.assertEqual((race["status"], race["errors"]), ("failed", 2), race)
         self.assertIn("Race reported", race["reason"])
         self.assertEqual(found["memcheck, every kernel"]["status"], "not run")
+
+    @property
+    def any_device(self):
+        """Options and environment of the test device, or of the CPU if there is none among these programs."""
+        plugin = pathlib.Path(self.bin_dir) / "test_device.so"
+        if not plugin.exists():
+            return ["--devices", "cpu"], {}
+        return ["--devices", "cpu,cuda", "--old-plugin", plugin], {"TRAINCTL_DEVICE_PLUGIN": str(plugin), "TRAINCTL_TEST_HOST": str(self.test_host())}
+
+    def test_the_first_call_checks_one_card_and_ranks_that_share_it(self):
+        options, environment = self.any_device
+        mps = self.tool("nvidia-cuda-mps-control", 'echo "$@" >> "$0.calls"; [ "$1" = -d ] || cat >> "$0.calls"')
+        self.tool("nvidia-smi", """case "$*" in *compute_mode*) echo "A card, Default, Disabled, 1 MiB, 0 MiB, 700.00 W, 1980 MHz";;
+*) exec sleep 1000;; esac""")
+        parts = "start,old_and_new,collectives,shared_layouts,whole_steps,profile,other_layout,killed_rank"
+        code, report, words = self.kit("--small", "--call", 1, "--only", parts, *options, tools=mps, **environment)
+        self.assertEqual(code, 0, words)
+        found = {result["name"]: result for result in report["results"]}
+        self.assertEqual(found["machine"]["facts"]["compute_mode"], "Default")
+        layouts = ("DDP over 2", "tp 2 over 2", "1F1B over 2", "ZeRO-3 over 4", "tp 2 × pp 2 over 4", "zbv over 2")
+        names = [f"{layout} that share, fp32" for layout in layouts]
+        names += ["smoke", "by graph and launched, bf16", "by graph and launched, bf16, bf16 masters", "packed documents, bf16",
+                  "stop and resume by graph", "resumed under another layout: tp 2, then 1F1B", "rank killed and recovered"]
+        for name in names:
+            self.assertEqual(found[name]["status"], "passed", found[name])
+        self.assertEqual(found["stop and resume by graph"]["evaluations"], 4)
+        self.assertFalse([name for name, result in found.items() if "share" in name and "tokens/s" in result["value"]])
+        self.assertEqual(report["call"], 1)
+        self.assertEqual(set(report["step_seconds"]), set(parts.split(",")))
+        if environment:
+            self.assertEqual((mps / "nvidia-cuda-mps-control.calls").read_text().count("-d"),
+                             (mps / "nvidia-cuda-mps-control.calls").read_text().count("quit"))
+            self.assertIn(" → ", next(r["value"] for r in report["results"] if r["name"].startswith("adamw F32")))
+
+    def test_the_second_call_measures_the_chosen_models_and_compares_prediction_and_measurement(self):
+        options, environment = self.any_device
+        code, report, words = self.kit("--small", "--call", 2, "--cells", "llama-1b,llama-120m", "--peers", "torchtitan", "--only",
+                                       "llama-1b,prediction,bf16_masters", *options, **environment)
+        self.assertEqual(code, 0, words)
+        found = {result["step"]: result for result in report["results"]}
+        self.assertLessEqual({"trainctl", "trainctl, launched"}, set(found["throughput"]["medians"]))
+        self.assertNotIn("Hugging Face", found["throughput"]["medians"])
+        self.assertGreater(found["prediction"]["predicted_over_measured"], 0)
+        self.assertEqual(found["trainer_parity"]["name"], "same bits twice, bf16, bf16 masters")
+
+    def test_a_dry_run_lists_the_parts_and_needs_no_programs(self):
+        def dry_run(*arguments):
+            done = subprocess.run([sys.executable, HERE / "gpu_kit.py", "--dry-run", "--bin", self.work, *map(str, arguments)],
+                                  capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return done.stdout
+
+        listed = [line.split()[1] for line in dry_run("--call", 1).splitlines()[:6]]
+        self.assertEqual(listed, ["start", "old_and_new", "collectives", "shared_layouts", "whole_steps", "profile"])
+        self.assertIn("total: 330 s", dry_run("--call", 1))
+        self.assertIn("total: 165 s", dry_run("--call", 1, "--seconds", 165))
+        self.assertNotIn("llama3.1-8b ", dry_run("--call", 2, "--cells", "llama-120m").partition("prediction")[0])
+        self.assertIn("autotune", dry_run())
+
+    def test_a_part_that_hangs_costs_no_more_than_its_limit_and_can_be_repeated(self):
+        pid_file = self.work / "pid"
+        programs = self.fake(f"""case "$1" in
+--help) echo check-collectives;;
+recipe) exit 0;;
+check-collectives) [ -e '{self.work}/works' ] || {{ echo $$ > '{pid_file}'; exec sleep 1000; }}
+  echo '{{"check": "all_gather fp32 1024 bytes, world", "ok": true}}';;
+*) echo boom >&2; exit 4;;
+esac""")
+        mps = self.tool("nvidia-cuda-mps-control", 'echo "$@" >> "$0.calls"; [ "$1" = -d ] || cat >> "$0.calls"')
+        # A sixth of the limits: 60 and 45 s.
+        call = ["--small", "--call", 1, "--seconds", 20, "--only", "collectives,profile", "--devices", "cuda"]
+        code, report, words = self.kit(*call, bin_dir=programs, tools=mps)
+        self.assertEqual(code, 1, words)
+        found = {result["name"]: result for result in report["results"]}
+        self.assertEqual(found["collectives, 2 ranks"]["status"], "failed")
+        self.assertIn("was ended after 4 s, when the 3.6 s of its part were used up", found["collectives, 2 ranks"]["reason"])
+        self.assertFalse(pathlib.Path("/proc", pid_file.read_text().strip()).exists())
+        self.assertIn("boom", found["kernels of a step, toy-1m, cuda"]["reason"])  # the next part ran
+        (self.work / "works").touch()
+        code, report, words = self.kit(*call, "--again", bin_dir=programs, tools=mps)
+        found = {result["name"]: result["status"] for result in report["results"]}
+        self.assertEqual(found, {"collectives, 2 ranks": "passed", "collectives, 4 ranks, MPS": "passed",
+                                 "kernels of a step, toy-1m, cuda": "failed"})
+        self.assertEqual((mps / "nvidia-cuda-mps-control.calls").read_text().split(), 2 * ["-d", "quit"])
 
     def test_a_second_call_can_take_what_failed_alone(self):
         out = self.work / "out"

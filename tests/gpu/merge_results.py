@@ -10,7 +10,7 @@ import os
 import pathlib
 import sys
 
-from gpu_kit import SCHEMA, table
+from kit_report import SCHEMA, table
 
 BEGIN, END = "<!-- results of tests/gpu/run.sh -->", "<!-- end of results -->"
 PAGE = pathlib.Path(__file__).resolve().parent.parent.parent / "docs" / "reference" / "benchmarks.md"
