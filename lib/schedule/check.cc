@@ -1,9 +1,6 @@
 // The proof of a step: see Check in step.h. Each program for itself (check_program.cc), then all together:
-// what is sent is what is received, groups agree on their collectives, and everybody comes to an end.
-//
-// One execution is enough for the last. Classes share nothing but channels with one sender and one receiver
-// each, where a receive waits, and collectives for which all wait; so who waits for whom does not depend on
-// their speed, and a deadlock of one interleaving is a deadlock of all.
+// what is sent is what is received, groups agree on their collectives, and every rank finishes
+// (check_progress.cc).
 
 #include <algorithm>
 #include <functional>
@@ -14,155 +11,15 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "schedule/check_program.h"
+#include "schedule/check_progress.h"
 
 namespace trainctl::schedule {
 namespace {
 
-// Runs all programs on nothing but who waits for whom.
-class Progress {
- public:
-  // rendezvous: a send ends when its receive has begun; else at once.
-  Progress(const Step& step, bool rendezvous)
-      : step_(step), rendezvous_(rendezvous), num_classes_(step.programs.size()) {
-    for (const Group& group : step.groups) arrived_.emplace_back(group.classes.size(), 0);
-    std::map<std::pair<int, int>, int> channel_ids;  // of those that carry a message
-    states_.resize(num_classes_);
-    for (size_t c = 0; c < num_classes_; ++c) {
-      const Program& program = step.programs[c];
-      State& state = states_[c];
-      state.done.assign(program.instructions.size(), false);
-      state.channels.assign(program.instructions.size(), -1);
-      state.streams.resize(program.streams.size());
-      state.following.assign(program.instructions.size(), -1);
-      const int own = static_cast<int>(c);
-      for (size_t i = program.instructions.size(); i-- > 0;) {
-        const Instruction& instruction = program.instructions[i];
-        StreamState& stream = state.streams[static_cast<size_t>(instruction.stream)];
-        state.following[i] = std::exchange(stream.next, static_cast<int>(i));
-        const bool sends = instruction.op == Op::kSend;
-        if (!sends && instruction.op != Op::kReceive) continue;
-        const auto ends = sends ? std::pair(own, instruction.peer) : std::pair(instruction.peer, own);
-        state.channels[i] = channel_ids.try_emplace(ends, static_cast<int>(channel_ids.size())).first->second;
-      }
-    }
-    channels_.resize(channel_ids.size());
-  }
-
-  // Whether all come to an end.
-  bool Run() {
-    bool forwards = true;
-    for (bool progress = true; progress; forwards = !forwards) {
-      progress = false;
-      for (size_t k = 0; k < num_classes_; ++k)
-        progress = RunClass(forwards ? k : num_classes_ - 1 - k) || progress;
-    }
-    for (size_t c = 0; c < num_classes_; ++c) {
-      if (FirstStuck(c) >= 0) return false;
-    }
-    return true;
-  }
-
-  // The earliest instruction of class `c` that never ends; -1: all do.
-  int FirstStuck(size_t c) const {
-    int first = -1;
-    for (const StreamState& stream : states_[c].streams) {
-      if (stream.next >= 0 && (first < 0 || stream.next < first)) first = stream.next;
-    }
-    return first;
-  }
-
- private:
-  struct StreamState {
-    int next = -1;       // instruction; -1: all are done
-    bool begun = false;  // the next one, which waits for others
-  };
-  struct State {
-    std::vector<bool> done;      // by instruction
-    std::vector<int> channels;   // by instruction: the channel of a message
-    std::vector<int> following;  // the next instruction on the same stream
-    std::vector<StreamState> streams;
-  };
-  struct Channel {
-    int begun_sends = 0;
-    int begun_receives = 0;
-  };
-
-  bool RunClass(size_t c) {
-    State& state = states_[c];
-    const Program& program = step_.programs[c];
-    bool any = false;
-    for (bool progress = true; progress;) {
-      progress = false;
-      for (StreamState& stream : state.streams) {
-        while (stream.next >= 0) {
-          const size_t index = static_cast<size_t>(stream.next);
-          const Instruction& instruction = program.instructions[index];
-          if (!stream.begun) {
-            if (!Ready(state, instruction)) break;
-            Begin(c, index);
-            stream.begun = progress = any = true;
-          }
-          if (!Ends(c, index)) break;
-          stream.begun = false;
-          state.done[index] = true;
-          stream.next = state.following[index];
-          progress = any = true;
-        }
-      }
-    }
-    return any;
-  }
-
-  static bool Ready(const State& state, const Instruction& instruction) {
-    return std::all_of(instruction.waits.begin(), instruction.waits.end(),
-                       [&](int wait) { return state.done[static_cast<size_t>(wait)]; });
-  }
-
-  // Of a group that spans classes, where class `c` stands in it.
-  size_t PlaceIn(int group, size_t c) const {
-    const std::vector<int>& classes = step_.groups[static_cast<size_t>(group)].classes;
-    return static_cast<size_t>(std::lower_bound(classes.begin(), classes.end(), static_cast<int>(c)) -
-                               classes.begin());
-  }
-
-  void Begin(size_t c, size_t index) {
-    const Instruction& instruction = step_.programs[c].instructions[index];
-    const size_t channel = static_cast<size_t>(states_[c].channels[index]);  // of a message
-    if (instruction.op == Op::kSend) ++channels_[channel].begun_sends;
-    if (instruction.op == Op::kReceive) ++channels_[channel].begun_receives;
-    for (int group : instruction.groups) {
-      std::vector<int>& arrived = arrived_[static_cast<size_t>(group)];
-      if (!arrived.empty()) ++arrived[PlaceIn(group, c)];
-    }
-  }
-
-  // One stream serves a channel or a group, so what has begun is the one under way.
-  bool Ends(size_t c, size_t index) const {
-    const Instruction& instruction = step_.programs[c].instructions[index];
-    if (instruction.op == Op::kSend || instruction.op == Op::kReceive) {
-      const Channel& channel = channels_[static_cast<size_t>(states_[c].channels[index])];
-      if (instruction.op == Op::kReceive) return channel.begun_sends >= channel.begun_receives;
-      return !rendezvous_ || channel.begun_receives >= channel.begun_sends;
-    }
-    for (int group : instruction.groups) {
-      const std::vector<int>& arrived = arrived_[static_cast<size_t>(group)];
-      if (arrived.empty()) continue;  // a class for itself
-      if (*std::min_element(arrived.begin(), arrived.end()) < arrived[PlaceIn(group, c)]) return false;
-    }
-    return true;
-  }
-
-  const Step& step_;
-  const bool rendezvous_;
-  const size_t num_classes_;
-  std::vector<State> states_;
-  std::vector<Channel> channels_;
-  std::vector<std::vector<int>> arrived_;  // [group, class in it]
-};
-
 class StepChecker {
  public:
-  StepChecker(const Step& step, const layout::Ledger* ledger) : step_(step), ledger_(ledger) {}
+  StepChecker(const Step& step, const layout::Ledger* ledger, const Transport& transport)
+      : step_(step), ledger_(ledger), transport_(transport) {}
 
   absl::StatusOr<Proof> Run() {
     TRAINCTL_RETURN_IF_ERROR(CheckShape());
@@ -173,14 +30,11 @@ class StepChecker {
     }
     TRAINCTL_RETURN_IF_ERROR(CheckMessages());
     TRAINCTL_RETURN_IF_ERROR(CheckGroups());
-    proof.rendezvous_safe = Progress(step_, /*rendezvous=*/true).Run();
-    if (proof.rendezvous_safe) return proof;
-    Progress eager(step_, /*rendezvous=*/false);
-    if (eager.Run()) return proof;
-    for (size_t c = 0;; ++c) {
-      const int stuck = eager.FirstStuck(c);
-      if (stuck >= 0) return CheckFailure(step_, static_cast<int>(c), stuck, "waits for ever");
-    }
+    const Exchanges exchanges(step_);
+    proof.min_messages_in_flight = MinMessagesInFlight(step_, exchanges);
+    TRAINCTL_RETURN_IF_ERROR(CheckProgress(step_, exchanges, transport_, proof.min_messages_in_flight));
+    proof.finishes_in_turn = Finishes(step_, exchanges, {.order = MessageOrder::kStreamsInTurn});
+    return proof;
   }
 
  private:
@@ -352,6 +206,7 @@ class StepChecker {
 
   const Step& step_;
   const layout::Ledger* ledger_;
+  const Transport transport_;
 };
 
 }  // namespace
@@ -370,10 +225,12 @@ absl::Status CheckFailure(const Step& step, int own_class, int instruction, cons
                                     Describe(at), "): ", reason));
 }
 
-absl::StatusOr<Proof> Check(const Step& step, const layout::Ledger& ledger) {
-  return StepChecker(step, &ledger).Run();
+absl::StatusOr<Proof> Check(const Step& step, const layout::Ledger& ledger, const Transport& transport) {
+  return StepChecker(step, &ledger, transport).Run();
 }
 
-absl::StatusOr<Proof> Check(const Step& step) { return StepChecker(step, nullptr).Run(); }
+absl::StatusOr<Proof> Check(const Step& step, const Transport& transport) {
+  return StepChecker(step, nullptr, transport).Run();
+}
 
 }  // namespace trainctl::schedule

@@ -1,5 +1,7 @@
 #include "schedule/step.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -78,6 +80,11 @@ void Program::Clear() {
   parameter_slots.clear();
   gradient_slots.clear();
   instructions.clear();
+}
+
+int NumMessageStreams(const Program& program) {
+  return static_cast<int>(std::count_if(program.streams.begin(), program.streams.end(),
+                                        [](const Stream& stream) { return stream.peer >= 0; }));
 }
 
 int Step::StageOf(int block) const {

@@ -170,6 +170,9 @@ struct Program {
 
   void Clear();  // as new; keeps its room
 };
+// The number of messages that the executor can have in flight: each stream moves one at a time, and each
+// direction to each other class has its own stream.
+int NumMessageStreams(const Program& program);
 
 struct Step {
   std::string order;      // its name: "1f1b"; "data parallel"
@@ -191,12 +194,40 @@ struct Step {
   int ClassOf(int block, int micro_batch) const { return placement.RankOf(StageOf(block), micro_batch); }
 };
 
+// When a rank starts its messages, which decides how many of them are in flight at once. A message is in
+// flight on a rank from its start there until it completes. It completes on both ranks when both have started
+// it, so a rank that starts late keeps its peer waiting (rendezvous). In every order computations run one
+// after the other, and an exchange (message, gather, reduction) starts after the instructions that it waits
+// for and after the computations before it in the list, as the thread that computes launches it.
+enum class MessageOrder : uint8_t {
+  // Each stream moves one message at a time, in list order, and no stream waits for another. This is the
+  // executor's promise, and what it does between hosts.
+  kStreams,
+  // Like kStreams, but a rank starts an exchange, or a block with tensor parallelism, only after it has
+  // started all of those before it in the list. With NCCL_LAUNCH_ORDER_IMPLICIT=1 NCCL starts kernels like
+  // this when they are queued in list order. A message that waits for the one before it on its stream then
+  // holds back all streams.
+  kStreamsInTurn,
+  // A rank works through its list. It runs each computation to its end, and starts each exchange without
+  // waiting for its end. Streams do not matter. With `max_in_flight` messages in flight it waits until one of
+  // them completes before it starts the next.
+  kList,
+};
+
+// How a back end moves messages, as far as it decides whether ranks wait for each other forever.
+struct Transport {
+  MessageOrder order = MessageOrder::kStreams;
+  int max_in_flight = 0;       // messages per rank; 0: unlimited. kList only
+  bool buffers_sends = false;  // a send completes when it starts, whatever the receiver does
+};
+
 struct Proof {
   int64_t num_instructions = 0;
-  // It comes to its end also where a send does not end before its receive has begun. With sends on the
-  // compute stream some orders of several stages per rank do not: two ranks then send to each other, and
-  // neither receives.
-  bool rendezvous_safe = false;
+  // The least Transport::max_in_flight with which every rank finishes in kList order. A back end that
+  // completes each message before it starts the next one has 1. 0: no number suffices. 1 if there are none.
+  int min_messages_in_flight = 0;
+  // Every rank also finishes in kStreamsInTurn order.
+  bool finishes_in_turn = false;
 };
 
 // Proves all programs together, trusting nothing of how they were made. Of each: waits point backwards and
@@ -204,10 +235,12 @@ struct Proof {
 // value is written before it is read, freed once and after its last use; nothing but persistent values is
 // left. Of all: each block of each micro-batch runs forward once and backward once (whole, or input then
 // weights) where its stage lies; each receive gets the message that it names; the collectives of a group come
-// in one order; everybody comes to an end. InternalError names the class, the instruction and the reason.
-absl::StatusOr<Proof> Check(const Step& step, const layout::Ledger& ledger);
+// in one order; every rank finishes on `transport`. InternalError names the class, the instruction and the
+// reason; when ranks wait for each other, it names each instruction of the cycle, with its class, stages and
+// micro-batch.
+absl::StatusOr<Proof> Check(const Step& step, const layout::Ledger& ledger, const Transport& transport = {});
 // Of a step without parameters (ExpandOrder in build_step.h).
-absl::StatusOr<Proof> Check(const Step& step);
+absl::StatusOr<Proof> Check(const Step& step, const Transport& transport = {});
 
 // "forward block 3 micro-batch 1"
 std::string Describe(const Instruction& instruction);

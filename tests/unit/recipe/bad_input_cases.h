@@ -130,7 +130,19 @@ inline const BadInputCase kBadInputs[] = {
     {"PassesThatWaitForEachOther",
      "[parallel]\npp = 2\npasses = ['0F0,0B0,0F1,0B1', '1F1,1B1,1F0,1B0']\n[cluster]\ndevices_per_node = 2\n",
      "r.toml:13:1: parallel.passes: they come to no end (class: the line, from 0; block: the stage): step "
-     "'passes': class 0, instruction 2 (receive block 1 micro-batch 1 from 1): waits for ever"},
+     "'passes': class 0, instruction 2 (receive block 1 micro-batch 1 from 1): waits forever with one "
+     "message in "
+     "flight per stream: it is in flight until its peer starts class 1: send block 1 micro-batch 1 to 0 "
+     "(stage "
+     "1 to 0); that needs class 1: backward block 1 micro-batch 1 (stage 1); that comes on its stream after "
+     "class 1: forward block 1 micro-batch 1 (stage 1); that needs class 1: receive block 1 micro-batch 1 "
+     "from "
+     "0 (stage 0 to 1); that is in flight until its peer starts class 0: send block 1 micro-batch 1 to 1 "
+     "(stage "
+     "0 to 1); that needs class 0: forward block 0 micro-batch 1 (stage 0); that comes on its stream after "
+     "class 0: backward block 0 micro-batch 0 (stage 0); that needs class 0: receive block 1 micro-batch 0 "
+     "from "
+     "1 (stage 1 to 0); that comes on its stream after the first again"},
     {"PassesOfOtherRanks", "[parallel]\npasses = ['0F0,0B0', '1F0,1B0']\n[cluster]\ndevices_per_node = 2\n",
      "r.toml:12:1: parallel.passes: they have 2 lines, one for each rank, and parallel.pp is 1; set "
      "parallel.pp "
