@@ -11,8 +11,8 @@
 namespace trainctl::kernels::cuda {
 namespace {
 
+// Elements a thread works on at a time: a unit of fp32, half a unit of bf16.
 constexpr int W = kWidth<float>;
-constexpr int kWidthOfBF16 = kWidth<BF16>;
 
 // ---- kernels ------------------------------------------------------------------------------------
 
@@ -51,12 +51,13 @@ struct Updates {
     int64_t count;
     uint64_t number;
     bool decays;
+    bool is_aligned;
   };
   Range ranges[kMostRanges];
   Pieces pieces;
 };
 
-constexpr int64_t kUnitsOfAPiece = 4 * kFlatThreads;
+constexpr int64_t kElementsOfAPiece = 4 * kFlatThreads * W;
 
 // The rule on element i of states and gradient.
 template <typename Rule, size_t... kStates>
@@ -65,33 +66,46 @@ __device__ void Apply(const Rule& rule, int i, float& master, float gradient, fl
   rule(master, gradient, factor, state[kStates][i]...);
 }
 
-// With a copy in bf16 a unit is one of bf16, without one of fp32.
+// What an update leaves: masters of fp32, with a copy in bf16 if there is one.
 template <bool kAligned>
-__device__ void Store(float* master, BF16*, int64_t at, int64_t left, const float (&values)[kWidth<float>],
-                      uint32_t, uint64_t) {
+__device__ void Store(float* master, BF16* copy, int64_t at, int64_t left, const float (&values)[W], uint32_t,
+                      uint64_t) {
   StoreFloats<kAligned>(master + at, left, values);
-}
-template <bool kAligned>
-__device__ void Store(float* master, BF16* copy, int64_t at, int64_t left,
-                      const float (&values)[kWidthOfBF16], uint32_t, uint64_t) {
-  StoreFloats<kAligned>(master + at, left, values);
-  StoreFloats<kAligned>(copy + at, left, values);
+  if (copy != nullptr) StoreFloats<kAligned>(copy + at, left, values);
 }
 // A master in bf16 is its own copy.
 template <bool kAligned>
-__device__ void Store(BF16* master, BF16*, int64_t at, int64_t left, const float (&values)[kWidthOfBF16],
-                      uint32_t key, uint64_t number) {
-  Unit<BF16> unit = {{0, 0, 0, 0}};
+__device__ void Store(BF16* master, BF16*, int64_t at, int64_t left, const float (&values)[W], uint32_t key,
+                      uint64_t number) {
+  HalfUnit half = {{0, 0}};
   TRAINCTL_UNROLL
-  for (int i = 0; i < kWidthOfBF16; ++i) {
+  for (int i = 0; i < W; ++i) {
     const uint32_t chance = RoundingBits(key, number + static_cast<uint64_t>(at + i));
-    SetRaw(unit, i, BF16{static_cast<uint16_t>(RoundByChance(__float_as_uint(values[i]), chance))});
+    half.word[i / 2] |= RoundByChance(__float_as_uint(values[i]), chance) << (16 * (i % 2));
   }
-  StoreUnit<kAligned>(master + at, unit, left);
+  StoreHalf<kAligned>(master + at, half, left);
 }
 
-// kUnit elements a thread, one unit of fp32 states after the other.
-template <typename Rule, typename Master, int kUnit, bool kAligned>
+template <bool kAligned, typename Rule, typename Range>
+__device__ void UpdatePiece(const Rule& rule, const Range& range, int64_t begin, int64_t end, float factor,
+                            uint32_t rounding_key) {
+  for (int64_t at = begin + int64_t{threadIdx.x} * W; at < end; at += int64_t{kFlatThreads} * W) {
+    const int64_t left = end - at;
+    float weight[W], g[W], state[Rule::kNumStates][W];
+    LoadFloats<kAligned>(range.master + at, left, weight);
+    LoadFloats<kAligned>(range.gradient + at, left, g);
+    TRAINCTL_UNROLL
+    for (int k = 0; k < Rule::kNumStates; ++k) LoadFloats<kAligned>(range.states[k] + at, left, state[k]);
+    TRAINCTL_UNROLL
+    for (int i = 0; i < W; ++i)
+      Apply(rule, i, weight[i], g[i], factor, state, std::make_index_sequence<Rule::kNumStates>());
+    TRAINCTL_UNROLL
+    for (int k = 0; k < Rule::kNumStates; ++k) StoreFloats<kAligned>(range.states[k] + at, left, state[k]);
+    Store<kAligned>(range.master, range.copy, at, left, weight, rounding_key, range.number);
+  }
+}
+
+template <typename Rule, typename Master>
 __global__ void __launch_bounds__(kFlatThreads)
     UpdateKernel(const __grid_constant__ Updates<Rule, Master> updates,
                  const UpdateOptions* __restrict__ options) {
@@ -102,29 +116,12 @@ __global__ void __launch_bounds__(kFlatThreads)
     const int r = updates.pieces.RangeOf(piece);
     const typename Updates<Rule, Master>::Range& range = updates.ranges[r];
     const Rule rule(*options, range.decays);
-    const int64_t begin = (piece - updates.pieces.first_piece[r]) * kUnitsOfAPiece * kUnit;
-    const int64_t end =
-        begin + kUnitsOfAPiece * kUnit < range.count ? begin + kUnitsOfAPiece * kUnit : range.count;
-    for (int64_t at = begin + int64_t{threadIdx.x} * kUnit; at < end; at += int64_t{kFlatThreads} * kUnit) {
-      float weight[kUnit];
-      LoadFloats<kAligned>(range.master + at, end - at, weight);
-      TRAINCTL_UNROLL
-      for (int first = 0; first < kUnit; first += W) {
-        const int64_t left = end - at - first;
-        float g[W], state[Rule::kNumStates][W];
-        LoadFloats<kAligned>(range.gradient + at + first, left, g);
-        TRAINCTL_UNROLL
-        for (int k = 0; k < Rule::kNumStates; ++k)
-          LoadFloats<kAligned>(range.states[k] + at + first, left, state[k]);
-        TRAINCTL_UNROLL
-        for (int i = 0; i < W; ++i)
-          Apply(rule, i, weight[first + i], g[i], factor, state,
-                std::make_index_sequence<Rule::kNumStates>());
-        TRAINCTL_UNROLL
-        for (int k = 0; k < Rule::kNumStates; ++k)
-          StoreFloats<kAligned>(range.states[k] + at + first, left, state[k]);
-      }
-      Store<kAligned>(range.master, range.copy, at, end - at, weight, options->rounding_key, range.number);
+    const int64_t begin = (piece - updates.pieces.first_piece[r]) * kElementsOfAPiece;
+    const int64_t end = begin + kElementsOfAPiece < range.count ? begin + kElementsOfAPiece : range.count;
+    if (range.is_aligned) {
+      UpdatePiece<true>(rule, range, begin, end, factor, options->rounding_key);
+    } else {
+      UpdatePiece<false>(rule, range, begin, end, factor, options->rounding_key);
     }
   }
 }
@@ -133,6 +130,7 @@ struct Squares {
   struct Range {
     const float* x;
     int64_t count;
+    bool is_aligned;
   };
   Range ranges[kMostRanges];
   Pieces pieces;
@@ -142,6 +140,17 @@ struct Squares {
 constexpr int64_t kMostSquareBlocks = 1024;
 
 template <bool kAligned>
+__device__ double SquaresOfPiece(const float* x, int64_t begin, int64_t end, double sum) {
+  for (int64_t at = begin + int64_t{threadIdx.x} * W; at < end; at += int64_t{kFlatThreads} * W) {
+    float values[W];
+    LoadFloats<kAligned>(x + at, end - at, values);
+    TRAINCTL_UNROLL
+    for (int i = 0; i < W; ++i) sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  }
+  return sum;
+}
+
+template <typename Unused>
 __global__ void __launch_bounds__(kFlatThreads)
     SumOfSquaresKernel(double* __restrict__ block_sums, const __grid_constant__ Squares squares) {
   const int64_t num_pieces = squares.pieces.first_piece[squares.pieces.num_ranges];
@@ -149,14 +158,10 @@ __global__ void __launch_bounds__(kFlatThreads)
   for (int64_t piece = blockIdx.x; piece < num_pieces; piece += gridDim.x) {
     const int r = squares.pieces.RangeOf(piece);
     const Squares::Range& range = squares.ranges[r];
-    const int64_t begin = (piece - squares.pieces.first_piece[r]) * kUnitsOfAPiece * W;
-    const int64_t end = begin + kUnitsOfAPiece * W < range.count ? begin + kUnitsOfAPiece * W : range.count;
-    for (int64_t at = begin + int64_t{threadIdx.x} * W; at < end; at += int64_t{kFlatThreads} * W) {
-      float values[W];
-      LoadFloats<kAligned>(range.x + at, end - at, values);
-      TRAINCTL_UNROLL
-      for (int i = 0; i < W; ++i) sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
-    }
+    const int64_t begin = (piece - squares.pieces.first_piece[r]) * kElementsOfAPiece;
+    const int64_t end = begin + kElementsOfAPiece < range.count ? begin + kElementsOfAPiece : range.count;
+    sum = range.is_aligned ? SquaresOfPiece<true>(range.x, begin, end, sum)
+                           : SquaresOfPiece<false>(range.x, begin, end, sum);
   }
   sum = BlockSum(sum);
   if (threadIdx.x == 0) block_sums[blockIdx.x] = sum;
@@ -209,13 +214,13 @@ __global__ void __launch_bounds__(kFlatThreads)
 // Fills `pieces` with the first ranges of a list, as many as a launch takes; returns how many it took. Calls
 // add(range, its place) for each.
 template <typename Add>
-int TakeRanges(const UpdateRange* ranges, int num_ranges, int width, Pieces* pieces, const Add& add) {
+int TakeRanges(const UpdateRange* ranges, int num_ranges, Pieces* pieces, const Add& add) {
   int taken = 0, listed = 0;
   int64_t num_pieces = 0;
   for (; taken < num_ranges && listed < kMostRanges; ++taken) {
     if (ranges[taken].count <= 0) continue;
     pieces->first_piece[listed] = num_pieces;
-    num_pieces += CeilDiv(ranges[taken].count, kUnitsOfAPiece * width);
+    num_pieces += CeilDiv(ranges[taken].count, kElementsOfAPiece);
     add(ranges[taken], listed++);
   }
   pieces->num_ranges = listed;
@@ -223,12 +228,11 @@ int TakeRanges(const UpdateRange* ranges, int num_ranges, int width, Pieces* pie
   return taken;
 }
 
-template <typename Rule, typename Master, int kUnit>
+template <typename Rule, typename Master>
 void UpdateAll(const UpdateRange* ranges, int num_ranges, const UpdateOptions* options) {
   for (int taken = 0; taken < num_ranges;) {
     Updates<Rule, Master> updates = {};
-    bool aligned = true;
-    taken += TakeRanges(ranges + taken, num_ranges - taken, kUnit, &updates.pieces,
+    taken += TakeRanges(ranges + taken, num_ranges - taken, &updates.pieces,
                         [&](const UpdateRange& range, int place) {
                           typename Updates<Rule, Master>::Range& listed = updates.ranges[place];
                           listed.master = static_cast<Master*>(range.master);
@@ -237,54 +241,47 @@ void UpdateAll(const UpdateRange* ranges, int num_ranges, const UpdateOptions* o
                           listed.count = range.count;
                           listed.number = range.number;
                           listed.decays = range.decays;
-                          aligned = aligned && AreAligned(range.master, range.gradient, range.copy);
+                          listed.is_aligned = AreAligned(range.master, range.gradient, range.copy);
                           for (int k = 0; k < Rule::kNumStates; ++k) {
                             listed.states[k] = static_cast<float*>(range.states[k]);
-                            aligned = aligned && IsAligned(range.states[k]);
+                            listed.is_aligned = listed.is_aligned && IsAligned(range.states[k]);
                           }
                         });
     const int64_t num_pieces = updates.pieces.first_piece[updates.pieces.num_ranges];
     if (num_pieces == 0) return;
-    Launch("update",
-           aligned ? UpdateKernel<Rule, Master, kUnit, true> : UpdateKernel<Rule, Master, kUnit, false>,
-           FlatShape(num_pieces * kFlatThreads), updates, options);
+    Launch("update", UpdateKernel<Rule, Master>, FlatShape(num_pieces * kFlatThreads), updates, options);
   }
 }
 
 template <typename Rule>
 struct Update {
   static void Run(const UpdateRange* ranges, int num_ranges, const UpdateOptions* options) {
-    if (num_ranges > 0 && ranges[0].copy != nullptr) {
-      UpdateAll<Rule, float, kWidthOfBF16>(ranges, num_ranges, options);
-    } else {
-      UpdateAll<Rule, float, W>(ranges, num_ranges, options);
-    }
+    UpdateAll<Rule, float>(ranges, num_ranges, options);
   }
 };
 
 template <typename Rule>
 struct UpdateByChance {
   static void Run(const UpdateRange* ranges, int num_ranges, const UpdateOptions* options) {
-    UpdateAll<Rule, BF16, kWidthOfBF16>(ranges, num_ranges, options);
+    UpdateAll<Rule, BF16>(ranges, num_ranges, options);
   }
 };
 
 void SumOfSquares(double* sum, const UpdateRange* ranges, int num_ranges) {
   for (int taken = 0; taken < num_ranges;) {
     Squares squares = {};
-    bool aligned = true;
-    taken += TakeRanges(ranges + taken, num_ranges - taken, W, &squares.pieces,
+    taken += TakeRanges(ranges + taken, num_ranges - taken, &squares.pieces,
                         [&](const UpdateRange& range, int place) {
-                          squares.ranges[place] = {static_cast<const float*>(range.gradient), range.count};
-                          aligned = aligned && IsAligned(range.gradient);
+                          squares.ranges[place] = {static_cast<const float*>(range.gradient), range.count,
+                                                   IsAligned(range.gradient)};
                         });
     const int64_t num_pieces = squares.pieces.first_piece[squares.pieces.num_ranges];
     if (num_pieces == 0) return;
     const Workspace workspace;
     double* block_sums = static_cast<double*>(workspace.data());
     const int64_t blocks = Clamp(num_pieces, 1, kMostSquareBlocks);
-    Launch("sum_of_squares", aligned ? SumOfSquaresKernel<true> : SumOfSquaresKernel<false>,
-           {.blocks_x = blocks, .threads = kFlatThreads}, block_sums, squares);
+    Launch("sum_of_squares", SumOfSquaresKernel<void>, {.blocks_x = blocks, .threads = kFlatThreads},
+           block_sums, squares);
     Launch("sum_of_squares", AddBlockSumsKernel<void>, {.threads = kFlatThreads}, sum, block_sums, blocks);
   }
 }

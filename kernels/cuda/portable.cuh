@@ -19,9 +19,14 @@
 
 namespace trainctl::kernels::cuda {
 
+using Bits64 = uint2;
 using Bits128 = uint4;
 __device__ inline Bits128 Load128(const void* p) { return *static_cast<const Bits128*>(p); }
-__device__ inline void Store128(void* p, const Bits128& bits) { *static_cast<Bits128*>(p) = bits; }
+__device__ inline Bits64 Load64(const void* p) { return *static_cast<const Bits64*>(p); }
+// Stores use the intrinsic: the compiler splits a plain wide store if another path stores only one of its
+// words.
+__device__ inline void Store64(void* p, const Bits64& bits) { __stwb(static_cast<Bits64*>(p), bits); }
+__device__ inline void Store128(void* p, const Bits128& bits) { __stwb(static_cast<Bits128*>(p), bits); }
 
 }  // namespace trainctl::kernels::cuda
 
@@ -35,19 +40,28 @@ __device__ inline void Store128(void* p, const Bits128& bits) { *static_cast<Bit
 
 namespace trainctl::kernels::cuda {
 
+struct Bits64 {
+  uint32_t x, y;
+};
 struct Bits128 {
   uint32_t x, y, z, w;
 };
-inline Bits128 Load128(const void* p) {
-  ::trainctl::cuda_emulator::RequireAligned(p, 16);
-  Bits128 bits;
+template <typename Bits>
+Bits LoadBits(const void* p) {
+  ::trainctl::cuda_emulator::RequireAligned(p, sizeof(Bits));
+  Bits bits;
   std::memcpy(&bits, p, sizeof(bits));
   return bits;
 }
-inline void Store128(void* p, const Bits128& bits) {
-  ::trainctl::cuda_emulator::RequireAligned(p, 16);
+template <typename Bits>
+void StoreBits(void* p, const Bits& bits) {
+  ::trainctl::cuda_emulator::RequireAligned(p, sizeof(Bits));
   std::memcpy(p, &bits, sizeof(bits));
 }
+inline Bits64 Load64(const void* p) { return LoadBits<Bits64>(p); }
+inline Bits128 Load128(const void* p) { return LoadBits<Bits128>(p); }
+inline void Store64(void* p, const Bits64& bits) { StoreBits(p, bits); }
+inline void Store128(void* p, const Bits128& bits) { StoreBits(p, bits); }
 
 }  // namespace trainctl::kernels::cuda
 

@@ -16,6 +16,8 @@ namespace {
 
 constexpr int kKept = 4;
 constexpr int kNormThreads = 512;
+// Blocks that ptxas leaves registers for. Left to itself it aims at three per multiprocessor, and spills.
+constexpr int kNormBlocks = 1;
 
 constexpr int kSummed = 2;
 constexpr int64_t kMostNormSlices = 512;
@@ -61,7 +63,7 @@ __device__ inline Unit<T> LoadSummed(T* row, const T* added, int64_t count) {
 
 // Without kAdds x is only read, and `added` is not.
 template <typename T, bool kAdds, bool kAligned>
-__global__ void __launch_bounds__(kNormThreads)
+__global__ void __launch_bounds__(kNormThreads, kNormBlocks)
     RmsNormKernel(T* __restrict__ y, float* __restrict__ rstd, T* __restrict__ x, const T* __restrict__ added,
                   const T* __restrict__ w, float eps, int64_t n, int64_t h) {
   constexpr int W = kWidth<T>;
@@ -220,9 +222,13 @@ __global__ void __launch_bounds__(kNormThreads)
       if (accumulate) sum = LoadUnit<kAligned>(dx_row + at, count);
       float gradient[W] = {};
       AddWeightGradient<T>(dy_unit, x_unit, r, gradient);
-      for (int i = 0; i < W && at + i < h; ++i) {
-        slice_sums[at + i] = row == first ? gradient[i] : slice_sums[at + i] + gradient[i];
+      if (row != first) {
+        float sum_so_far[W];
+        LoadFloats<kAligned>(slice_sums + at, count, sum_so_far);
+        TRAINCTL_UNROLL
+        for (int i = 0; i < W; ++i) gradient[i] = sum_so_far[i] + gradient[i];
       }
+      StoreFloats<kAligned>(slice_sums + at, count, gradient);
       StoreUnit<kAligned>(dx_row + at,
                           InputGradient<T>(sum, dy_unit, x_unit, LoadUnit<kAligned>(w + at, count), r, c),
                           count);

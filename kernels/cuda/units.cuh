@@ -122,7 +122,39 @@ __device__ inline void StoreUnit(T* p, const Unit<T>& unit, int64_t count) {
   }
 }
 
-// The same as floats; of an fp32 array also as many as a unit of bf16 has.
+// Half a unit of bf16: as many elements as a unit of fp32 has, so that neighbouring lanes touch neighbouring
+// memory in arrays of both types.
+struct HalfUnit {
+  uint32_t word[2];
+};
+
+template <bool kAligned>
+__device__ inline HalfUnit LoadHalf(const BF16* p, int64_t count) {
+  if (kAligned && count >= 4) {
+    const Bits64 bits = Load64(p);
+    return {{bits.x, bits.y}};
+  }
+  HalfUnit half = {{0, 0}};
+  TRAINCTL_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    if (i < count) half.word[i / 2] |= uint32_t{p[i].bits} << (16 * (i % 2));
+  }
+  return half;
+}
+
+template <bool kAligned>
+__device__ inline void StoreHalf(BF16* p, const HalfUnit& half, int64_t count) {
+  if (kAligned && count >= 4) {
+    Store64(p, {half.word[0], half.word[1]});
+    return;
+  }
+  TRAINCTL_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    if (i < count) p[i] = {static_cast<uint16_t>(half.word[i / 2] >> (16 * (i % 2)))};
+  }
+}
+
+// The same as floats: a unit of T, of fp32 also as many as a unit of bf16 has, of bf16 also half a unit.
 template <bool kAligned, typename T>
 __device__ inline void LoadFloats(const T* p, int64_t count, float (&values)[kWidth<T>]) {
   ToFloats(LoadUnit<kAligned>(p, count), values);
@@ -147,6 +179,21 @@ __device__ inline void StoreFloats(float* p, int64_t count, const float (&values
   const float high[4] = {values[4], values[5], values[6], values[7]};
   StoreFloats<kAligned>(p, count, low);
   StoreFloats<kAligned>(p + 4, count - 4, high);
+}
+
+template <bool kAligned>
+__device__ inline void LoadFloats(const BF16* p, int64_t count, float (&values)[4]) {
+  const HalfUnit half = LoadHalf<kAligned>(p, count);
+  TRAINCTL_UNROLL
+  for (int i = 0; i < 2; ++i) {
+    values[2 * i] = __uint_as_float(half.word[i] << 16);
+    values[2 * i + 1] = __uint_as_float(half.word[i] & 0xffff0000u);
+  }
+}
+template <bool kAligned>
+__device__ inline void StoreFloats(BF16* p, int64_t count, const float (&values)[4]) {
+  StoreHalf<kAligned>(p, {{RoundPairToBF16(values[0], values[1]), RoundPairToBF16(values[2], values[3])}},
+                      count);
 }
 
 }  // namespace trainctl::kernels::cuda

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What ptxas says of each kernel of kernels/cuda: nothing is spilled, nothing lies on a stack, and no kernel takes more registers
-than its row in docs/design/kernels.md allows. Aligned variants load or store 128 bits at once, the others never do.
+than its row in docs/design/kernels.md allows. The row also says what a kernel moves 128 bits at a time (loads, or loads and
+stores), and how many stores of one element it may have. Variants for unaligned memory never move 128 bits at a time.
 
     report_test.py NVCC SOURCE_FOLDER BUILD_FOLDER/cuda [--table]
 
@@ -24,9 +25,9 @@ DOCUMENT = SOURCE + "/docs/design/kernels.md"
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
 STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 REGISTERS = re.compile(r"Used (\d+) registers")
-ROW = re.compile(r"^\| `(\w+Kernel)` \| (\d+) \|")
+ROW = re.compile(r"^\| `(\w+Kernel)` \| (\d+) \| (none|loads|loads and stores) \| (\d+) \|")
 PTX_ENTRY = re.compile(r"\.entry (\w+)\(")
-PTX_ACCESS = re.compile(r"\b(ld|st)\.global\S*\.v4\.\w?32\b")
+PTX_ACCESS = re.compile(r"\b(ld|st)\.global\S*?(\.v[248])?\.\w?(\d+)\b")
 
 
 def compile_newer(source, folder):
@@ -46,6 +47,11 @@ def compile_newer(source, folder):
 def name_of(demangled):
     """`UpdateKernel` of `void ...::UpdateKernel<...>(...)`."""
     return re.search(r"(\w+Kernel)\b", demangled.rsplit("(", 1)[0] if "Kernel" in demangled else "").group(1)
+
+
+def is_unaligned(demangled):
+    """The last argument of a template that has a variant for aligned memory says which one it is."""
+    return re.search(r"false>\(", demangled) is not None
 
 
 def demangle(names):
@@ -76,32 +82,71 @@ def read_report(text):
     return kernels
 
 
-def wide_by_entry(ptx):
-    """Whether an entry moves 128 bits at once, by its symbol."""
-    wide, entry = {}, None
+def ptx_of(source, device, folder):
+    """PTX differs between devices: stores that are wide for one may be split for another."""
+    out = "%s/%s.%s.ptx" % (folder, os.path.basename(source), device)
+    subprocess.run([NVCC, "-std=c++20", "-O3", "-I" + SOURCE, "-I" + SOURCE + "/lib", "-arch=" + device, "-ptx", source, "-o", out], check=True)
+    with open(out) as file:
+        return file.read()
+
+
+class Accesses:
+    """How often an entry names memory of the device."""
+
+    def __init__(self):
+        self.wide = {"ld": 0, "st": 0}  # 128 bits at a time
+        self.single_stores = 0          # of one element
+
+
+def accesses_by_entry(ptx):
+    entries, entry = {}, None
     for line in ptx.splitlines():
         found = PTX_ENTRY.search(line)
         if found:
             entry = found.group(1)
-            wide[entry] = False
-        elif entry and PTX_ACCESS.search(line):
-            wide[entry] = True
-    return wide
+            entries[entry] = Accesses()
+        for kind, vector, bits in PTX_ACCESS.findall(line) if entry else ():
+            count = int(vector[2:] or 1) if vector else 1
+            if count * int(bits) == 128:
+                entries[entry].wide[kind] += 1
+            elif kind == "st" and count == 1:
+                entries[entry].single_stores += 1
+    return entries
+
+
+class Row:
+    def __init__(self, registers, wide, single_stores):
+        self.registers, self.wide, self.single_stores = int(registers), wide, int(single_stores)
 
 
 def read_allowed():
     with open(DOCUMENT, encoding="utf-8") as file:
-        return {row.group(1): int(row.group(2)) for row in map(ROW.match, file) if row}
+        return {row.group(1): Row(*row.groups()[1:]) for row in map(ROW.match, file) if row}
+
+
+def wrong_accesses(text, row, found, is_unaligned):
+    """Sentences of what a kernel moves otherwise than its row says."""
+    if is_unaligned:
+        return ["moves 128 bits at a time: " + text] if any(found.wide.values()) else []
+    wrong = []
+    for kind, name in (("ld", "loads"), ("st", "stores")):
+        if (name in row.wide) != (found.wide[kind] > 0):
+            wrong.append("%d %s of 128 bits, its row says '%s': %s" % (found.wide[kind], name, row.wide, text))
+    if found.single_stores > row.single_stores:
+        wrong.append("%d stores of one element, %d allowed: %s" % (found.single_stores, row.single_stores, text))
+    return wrong
 
 
 def main():
     sources = sorted(SOURCE + "/kernels/cuda/" + name for name in os.listdir(SOURCE + "/kernels/cuda") if name.endswith(".cu"))
-    kernels, wide = [], {}
+    kernels, accesses = [], []  # (symbol, device, accesses)
     with tempfile.TemporaryDirectory() as folder:
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             for report, ptx in pool.map(lambda source: compile_newer(source, folder), sources):
                 kernels += read_report(report)
-                wide.update(wide_by_entry(ptx))
+                accesses += [(symbol, NEWER, found) for symbol, found in accesses_by_entry(ptx).items()]
+            for ptx in pool.map(lambda source: ptx_of(source, BUILT[-1], folder), sources):
+                accesses += [(symbol, BUILT[-1], found) for symbol, found in accesses_by_entry(ptx).items()]
     for source in sources:
         with open("%s/%s.ptxas" % (REPORTS, os.path.basename(source))) as file:
             kernels += read_report(file.read())
@@ -111,7 +156,9 @@ def main():
         most[name_of(plain[kernel.symbol])] = max(most[name_of(plain[kernel.symbol])], kernel.registers or 0)
     if "--table" in sys.argv:
         for name in sorted(most):
-            print("| `%s` | %d |" % (name, most[name]))
+            mine = [found for symbol, _, found in accesses if name_of(plain[symbol]) == name and not is_unaligned(plain[symbol])]
+            kinds = [word for kind, word in (("ld", "loads"), ("st", "stores")) if any(found.wide[kind] for found in mine)]
+            print("| `%s` | %d | %s | %d |" % (name, most[name], " and ".join(kinds) or "none", max(found.single_stores for found in mine)))
         return
 
     wrong = []
@@ -123,25 +170,24 @@ def main():
             continue
         if kernel.stack or kernel.spilled:
             wrong.append("%d bytes of stack, %d spilled: %s" % (kernel.stack, kernel.spilled, text))
-        if kernel.registers > allowed.get(name_of(plain[kernel.symbol]), 0):
-            wrong.append("%d registers, %d allowed: %s" % (kernel.registers, allowed.get(name_of(plain[kernel.symbol]), 0), text))
+        row = allowed.get(name_of(plain[kernel.symbol]))
+        if row is None:
+            wrong.append("docs/design/kernels.md has no row for " + text)
+        elif kernel.registers > row.registers:
+            wrong.append("%d registers, %d allowed: %s" % (kernel.registers, row.registers, text))
     for name in sorted(set(allowed) - set(most)):
         wrong.append("no kernel has the name of the row " + name)
     for device in (*BUILT, NEWER):
         if not any(kernel.device == device for kernel in kernels):
             wrong.append("no report of " + device)
-    variants = 0
-    for symbol, is_wide in sorted(wide.items()):
-        aligned = re.search(r"(true|false)>\(", plain[symbol])
-        if aligned is None:
-            continue
-        variants += 1
-        if is_wide != (aligned.group(1) == "true"):
-            wrong.append("%s 128 bits at once: %s" % ("moves" if is_wide else "never moves", plain[symbol]))
+    for symbol, device, found in accesses:
+        row = allowed.get(name_of(plain[symbol]))
+        if row is not None:
+            wrong += wrong_accesses("%s for %s" % (plain[symbol], device), row, found, is_unaligned(plain[symbol]))
     for line in wrong:
         print("FAILED " + line)
-    print("%d kernels for %s; %d variants by alignment; %d failed" % (len(kernels), ", ".join((*BUILT, NEWER)), variants, len(wrong)))
-    sys.exit(1 if wrong or not variants else 0)
+    print("%d kernels for %s; %d entries of PTX; %d failed" % (len(kernels), ", ".join((*BUILT, NEWER)), len(accesses), len(wrong)))
+    sys.exit(1 if wrong or not accesses else 0)
 
 
 main()
