@@ -24,6 +24,11 @@ struct DeviceProperties {
   int32_t capability_minor = 0;
 };
 
+// What end_graph returns. After kGraphFailed the device works as before begin_graph.
+inline constexpr int kGraphEnded = 0;
+inline constexpr int kGraphFailed = 1;
+inline constexpr int kGraphFailedAndDeviceToo = 2;
+
 struct DeviceApi {
   uint32_t abi;               // kDeviceAbi of the plugin's own build; it stays first
   uint32_t table_bytes;       // sizeof(DeviceApi) of the plugin's own build
@@ -51,7 +56,7 @@ struct DeviceApi {
 
   // Graphs (device/graph.h). Between begin and end what is launched on the calling thread's stream is kept,
   // and what that thread allocates is the graph's. begin returns null on failure; end and free follow
-  // whatever happened in between. begin is null: the device has no graphs.
+  // whatever happened in between. begin is null if the device has no graphs.
   void* (*begin_graph)(char* reason, size_t reason_bytes);
   int (*end_graph)(void* graph, char* reason, size_t reason_bytes);
   int (*launch_graph)(void* graph, char* reason, size_t reason_bytes);

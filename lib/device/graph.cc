@@ -17,9 +17,13 @@ absl::StatusOr<std::unique_ptr<Graph>> Graph::Capture(const Device& device,
   if (begun == nullptr) return failure("a graph cannot be begun");
   std::unique_ptr<Graph> graph(new Graph(device, begun));
   const absl::Status status = work();
-  const bool ended = device.api()->end_graph(begun, reason, sizeof(reason)) == 0;
-  TRAINCTL_RETURN_IF_ERROR(status);
-  if (!ended) return failure("a graph cannot be made");
+  const int ended = device.api()->end_graph(begun, reason, sizeof(reason));
+  if (ended == kernels::kGraphFailedAndDeviceToo) {
+    return WorkerError(absl::StrCat("a graph cannot be made, and the device cannot be used any more: ",
+                                    reason, "; run.graphs = false trains without graphs"));
+  }
+  if (!status.ok()) return InternalError(absl::StrCat("a graph cannot be made: ", status.message()));
+  if (ended != kernels::kGraphEnded) return failure("a graph cannot be made");
   return graph;
 }
 

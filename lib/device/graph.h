@@ -18,7 +18,8 @@ class Graph {
 
   // Calls `work`, whose launches on the calling thread's stream are kept and not done. What it allocates is
   // the graph's, and freed when it returns; it does not wait for the device, and what it reads of the host's
-  // memory it reads now. Errors: `work`'s; InternalError with the device's reason.
+  // memory it reads now. Errors: InternalError with the reason, after which the device works as before;
+  // WorkerError if the device cannot be used any more.
   static absl::StatusOr<std::unique_ptr<Graph>> Capture(const Device& device,
                                                         const std::function<absl::Status()>& work);
   ~Graph();

@@ -717,6 +717,7 @@ absl::StatusOr<StepResult> Executor::RunGraph(const schedule::Step& step,
   Pass pass(*this, step, micro_batches, &update);
   const absl::Status status = pass.RunGraph();
   if (graph_ == nullptr) {
+    if (ExitCodeFor(status) == ExitCode::kWorkerFailed) return status;
     std::exchange(report_no_graph_, nullptr)(std::string(status.message()));
     return RunStep(step, micro_batches, update);
   }

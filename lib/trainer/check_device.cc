@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "comm/device_backend.h"
 #include "device/error_text.h"
+#include "device/graph.h"
 #include "trainer/device_operators.h"
 #include "trainer/run_worker.h"
 
@@ -90,6 +91,42 @@ OperatorCheck CheckCollectives(const device::Device& device) {
   return check;
 }
 
+// A graph that cannot be made, since the host waits while it is captured; then launches without a graph, and
+// a graph that can be made: the first one must have left nothing behind.
+OperatorCheck CheckFailedGraph(const device::Device& device) {
+  OperatorCheck check{.name = "a graph after one that failed", .bound = 0, .deterministic = true};
+  check.error = std::numeric_limits<double>::quiet_NaN();
+  const auto fail = [&](const std::string& why) {
+    std::fprintf(stderr, "%s: %s\n", check.name.c_str(), why.c_str());
+    return check;
+  };
+  const at::Tensor wanted = at::full({1000}, 3, at::kFloat);
+  Tensors sum = CopiesOn(device, {at::ones({1000}, at::kFloat)});
+  const auto add_one = [&] {
+    const at::Tensor ones = at::ones({1000}, device.Options(at::kFloat));
+    device.kernels().f32.add(sum[0].data_ptr(), ones.data_ptr(), 1000);
+    return absl::OkStatus();
+  };
+  const absl::StatusOr<std::unique_ptr<device::Graph>> failed = device::Graph::Capture(device, [&] {
+    (void)add_one();
+    return device.Synchronize();
+  });
+  if (failed.ok()) return fail("a graph was made although the host waited for the device");
+  if (ExitCodeFor(failed.status()) == ExitCode::kWorkerFailed)
+    return fail(std::string(failed.status().message()));
+  (void)add_one();
+  if (const absl::Status status = device.Synchronize(); !status.ok())
+    return fail(std::string(status.message()));
+  const auto graph = device::Graph::Capture(device, add_one);
+  if (!graph.ok()) return fail(std::string(graph.status().message()));
+  if (const absl::Status status = (*graph)->Launch(); !status.ok())
+    return fail(std::string(status.message()));
+  const at::Tensor got = at::empty_like(wanted);
+  device.CopyToHost(got.data_ptr(), sum[0].data_ptr(), static_cast<int64_t>(got.nbytes()));
+  check.error = ErrorOf(got, wanted);
+  return check;
+}
+
 void Print(const OperatorCheck& check) {
   Json line = {{"operator", check.name},
                {"bound", check.bound},
@@ -105,7 +142,7 @@ void Print(const OperatorCheck& check) {
 absl::StatusOr<int> CheckDevice(const std::string& plugin_path, int ordinal) {
   try {
     TRAINCTL_ASSIGN_OR_RETURN(const auto device,
-                              device::Device::Open(plugin_path, ordinal, /*deterministic=*/true));
+                              device::Device::Open(plugin_path, {.ordinal = ordinal, .deterministic = true}));
     device->UseNewStream();
     bool all_ok = true;
     const auto take = [&](const OperatorCheck& check) {
@@ -122,6 +159,7 @@ absl::StatusOr<int> CheckDevice(const std::string& plugin_path, int ordinal) {
         if (dtype == DType::kF32) ForEachUpdate(sizes, visit);
       }
     }
+    if (device->torch().is_cuda()) take(CheckFailedGraph(*device));
     take(CheckCollectives(*device));
     TRAINCTL_RETURN_IF_ERROR(device->Synchronize());
     return all_ok ? 0 : 1;

@@ -70,18 +70,22 @@ class CaptureTest(unittest.TestCase):
     def tearDown(self):
         self.temporary.cleanup()
 
-    def run_command(self, *arguments):
-        done = subprocess.run([TRAINCTL, *arguments], capture_output=True, text=True, cwd=self.folder,
-                              env={**os.environ, "TRAINCTL_DEVICE_PLUGIN": TEST_DEVICE, "NO_COLOR": "1"})
-        return done
+    def run_command(self, *arguments, fails=None):
+        variables = {"TRAINCTL_DEVICE_PLUGIN": TEST_DEVICE, "NO_COLOR": "1"}
+        if fails is not None:
+            variables["TRAINCTL_TEST_DEVICE_FAILS_GRAPH"] = fails
+        return subprocess.run([TRAINCTL, *arguments], capture_output=True, text=True, cwd=self.folder, env={**os.environ, **variables})
 
-    def launch(self, graphs, *more, packing="continuous", traced="", expected=0):
+    # `fails`: where the test device fails to make a graph.
+    def launch(self, graphs, *more, packing="continuous", traced="", expected=0, fails=None):
         recipe = self.folder / f"{packing}-{graphs}.toml"
         recipe.write_text(RECIPE.format(graphs=graphs, packing=packing, traced=traced))
-        run = recipe.with_suffix("")
-        done = self.run_command("launch", recipe, "--run-dir", run, *more)
+        run = recipe.with_suffix(f".{fails}" if fails else "")
+        done = self.run_command("launch", recipe, "--run-dir", run, *more, fails=fails)
         self.assertEqual(done.returncode, expected, done.stdout + done.stderr)
-        self.assertNotIn("no graph can be made", "".join(log.read_text() for log in run.rglob("*.log")))
+        log = "".join(log.read_text() for log in run.rglob("*.log"))
+        self.assertEqual(log.count("no graph can be made of a step"), 1 if fails in ("begin", "end") else 0, log)
+        self.error = done.stderr
         return run
 
     def steps(self, run):
@@ -128,6 +132,17 @@ class CaptureTest(unittest.TestCase):
         run, reference = (self.launch(graphs, packing="documents") for graphs in ("true", "false"))
         self.assert_same(run, reference)
         self.assertEqual(self.steps_by_graph(run), set())
+
+    def test_a_graph_that_cannot_be_made_leaves_the_run_as_it_is_without(self):
+        reference = self.launch("false")
+        for fails in ("begin", "end"):
+            run = self.launch("true", fails=fails)
+            self.assert_same(run, reference)
+            self.assertEqual(self.steps_by_graph(run), set())
+
+    def test_a_device_that_is_lost_while_a_graph_is_made_ends_the_run_with_the_field_to_set(self):
+        self.launch("true", fails="device", expected=4)
+        self.assertIn("run.graphs = false", self.error)
 
 
 if __name__ == "__main__":
