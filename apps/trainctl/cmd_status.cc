@@ -17,6 +17,7 @@
 #include "apps/trainctl/progress_json.h"
 #include "apps/trainctl/run_activity.h"
 #include "apps/trainctl/slurm_job.h"
+#include "base/files.h"
 #include "base/json.h"
 #include "base/shell_quote.h"
 #include "base/units.h"
@@ -46,6 +47,7 @@ struct Report {
   std::string no_answer;                 // why the launcher, of another host, gave none
   std::string activity;                  // while it runs: "starting: restore", "first step", "step", "save"
   std::optional<FailureReport> failure;  // of a run that has failed
+  bool shares_devices = false;           // as the plan says: speeds mean nothing
 
   bool is_running() const {
     return state.status == run::RunStatus::kRunning && status != "interrupted" && status != "unreachable";
@@ -72,6 +74,14 @@ std::string Activity(const Report& report) {
   return HasNoStepYet(report) ? ActivityBeforeFirstStep(first->step, first->phase) : first->phase;
 }
 
+bool SharesDevices(const run::RunFolder& run) {
+  const absl::StatusOr<std::string> text = ReadFile(run.plan_path());
+  const absl::StatusOr<Json> plan = text.ok() ? ParseJson(*text, run.plan_path()) : text.status();
+  if (!plan.ok() || !plan->is_object()) return false;
+  const auto field = plan->find("shares_devices");
+  return field != plan->end() && field->is_boolean() && field->get<bool>();
+}
+
 absl::StatusOr<Report> MakeReport(const std::string& path) {
   TRAINCTL_ASSIGN_OR_RETURN(const run::RunFolder run, run::RunFolder::Open(path));
   Report report;
@@ -79,6 +89,7 @@ absl::StatusOr<Report> MakeReport(const std::string& path) {
   TRAINCTL_ASSIGN_OR_RETURN(report.state, run.ReadState());
   if (!report.state.damage.empty()) std::fprintf(stderr, "warning: %s\n", report.state.damage.c_str());
   report.checkpoints = run.Checkpoints();
+  report.shares_devices = SharesDevices(run);
   report.status = std::string(run::RunStatusName(report.state.status));
   if (report.state.status == run::RunStatus::kRunning) {
     absl::StatusOr<rpc::JobStatus> live = AskLauncher(run, report.state);
@@ -138,6 +149,7 @@ Json ToJson(const Report& report) {
                {"last_words", report.failure ? Json(report.failure->log_tail) : Json::array()},
                {"advice", !report.failure || report.failure->advice.empty() ? Json(nullptr)
                                                                             : Json(report.failure->advice)}};
+  if (report.shares_devices) json["shared_devices"] = true;
   json["last_event"] = report.state.last
                            ? ParseJson(run::EventToJson(*report.state.last), "").value_or(nullptr)
                            : Json(nullptr);
@@ -198,6 +210,7 @@ std::string ProgressText(const Report& report) {
     if (at.per_step.has_value()) {
       absl::StrAppendFormat(&text, ", %.3g s per step", absl::ToDoubleSeconds(*at.per_step));
     }
+    if (report.shares_devices) absl::StrAppend(&text, " (means nothing: workers share devices)");
     absl::StrAppend(&text, "\n");
   }
   if (at.memory_bytes.has_value()) {

@@ -1,6 +1,7 @@
 #include "apps/trainctl/host_of_run.h"
 
 #include <cstdlib>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
@@ -29,10 +30,16 @@ absl::StatusOr<cluster::Host> ReadHost(const std::string& path) {
 
 }  // namespace
 
+bool SharesDevices() {
+  const char* const wanted = std::getenv(cluster::kSharedDevicesVariable);
+  return wanted != nullptr && std::string_view(wanted) == "1";
+}
+
 absl::StatusOr<cluster::Host> HostOfRun(const recipe::Recipe& recipe) {
   if (const char* stated = std::getenv("TRAINCTL_TEST_HOST"); stated != nullptr) return ReadHost(stated);
   TRAINCTL_ASSIGN_OR_RETURN(cluster::Host host, cluster::DetectHost());
   if (recipe.cluster.device == "cpu") return host;
+  host.shares_accelerators = SharesDevices();
   // Where a driver shows none, or refuses, nothing is known; the planner says what that means for the recipe.
   const absl::StatusOr<doctor::ShownDevices> shown = doctor::FindShownDevices();
   if (!shown.ok()) return host;
@@ -49,7 +56,8 @@ absl::StatusOr<cluster::Host> HostOfRun(const recipe::Recipe& recipe) {
 absl::Status CheckEnoughAreVisible(const recipe::Recipe& recipe, const cluster::Host& host) {
   const recipe::ClusterConfig& cluster = recipe.cluster;
   if (recipe.launch.backend != "local" || cluster.nodes > 1 || host.hidden_accelerators.empty() ||
-      cluster.devices_per_node <= host.num_accelerators) {
+      cluster.devices_per_node <= host.num_accelerators ||
+      (host.shares_accelerators && host.num_accelerators > 0)) {
     return absl::OkStatus();
   }
   if (host.num_accelerators == 0) {

@@ -8,6 +8,9 @@
 
 namespace trainctl::cli {
 
+// Whether TRAINCTL_TEST_SHARED_DEVICES allows more workers than devices.
+bool SharesDevices();
+
 // EnvironmentError if the recipe wants this machine's GPUs and CUDA_VISIBLE_DEVICES cannot be followed.
 absl::StatusOr<cluster::Host> HostOfRun(const recipe::Recipe& recipe);
 

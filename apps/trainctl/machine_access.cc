@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "apps/trainctl/host_of_run.h"
 #include "base/status.h"
 #include "doctor/detect_device.h"
 
@@ -16,7 +17,7 @@ recipe::Access MachineAccess() {
   access.find_device = []() -> absl::StatusOr<recipe::FoundDevice> {
     TRAINCTL_ASSIGN_OR_RETURN(const doctor::DetectedDevice found, doctor::DetectDevice());
     return recipe::FoundDevice{found.device, found.num_devices, found.memory_bytes, found.words,
-                               found.hidden};
+                               SharesDevices() ? "" : found.hidden};
   };
   return access;
 }

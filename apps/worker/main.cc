@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
+#include "apps/worker/check_collectives_ranks.h"
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/standard_fds.h"
@@ -163,13 +164,21 @@ absl::StatusOr<int> OnRun(const std::string& verb, const std::vector<std::string
 
 constexpr char kDeviceHelp[] =
     "usage: trainctl-worker check-device [--device N] [--plugin FILE]\n"
-    "       trainctl-worker time-kernels [--device N] [--plugin FILE] [--rows N] [--only NAME]\n\n"
+    "       trainctl-worker time-kernels [--device N] [--plugin FILE] [--rows N] [--only NAME]\n"
+    "       trainctl-worker check-collectives [--ranks N] [--device cpu|cuda] [--plugin FILE] [--max-bytes "
+    "N]\n"
+    "                                         [--timeout SECONDS]\n\n"
     "check-device runs every operator of the trainer on a device and on the CPU and compares them: a line "
     "of\n"
     "JSON for each, and exit code 0 when all agree, 1 when one does not, 4 when a kernel fails, 5 when the\n"
     "device cannot be used.\n"
     "time-kernels says how fast each kernel that passes over memory is, over rows of 4,096 elements\n"
-    "(default: 16,384 of them), beside a copy; NAME is a part of the names of those to time.\n";
+    "(default: 16,384 of them), beside a copy; NAME is a part of the names of those to time.\n"
+    "check-collectives starts N processes (default: 2), which take the devices in turn and may share them, "
+    "and\n"
+    "compares every collective and message that the trainer uses with what the host computes: a line of "
+    "JSON\n"
+    "for each, and exit code 0 when all hold, 1 when one does not, 4 when one fails or takes too long.\n";
 
 // For people who look whether a device computes what it should, and how fast; see --help.
 absl::StatusOr<int> LookAtDevice(const std::string& verb, const std::vector<std::string>& args) {
@@ -179,6 +188,7 @@ absl::StatusOr<int> LookAtDevice(const std::string& verb, const std::vector<std:
   }
   TRAINCTL_ASSIGN_OR_RETURN(const auto options, ParsePairs(args));
   const std::string plugin = Get(options, "--plugin", DevicePlugin());
+  if (verb == "check-collectives") return CheckCollectivesOfRanks(options, plugin);
   const int ordinal = static_cast<int>(GetInt(options, "--device", 0));
   if (verb == "check-device") return trainer::CheckDevice(plugin, ordinal);
   if (verb == "measure-device") {  // for `trainctl calibrate`
@@ -217,7 +227,8 @@ int Main(int argc, char** argv) {
   }
   const std::string verb = args.empty() ? "" : args[0];
   const std::vector<std::string> rest(args.begin() + (args.empty() ? 0 : 1), args.end());
-  if (verb == "check-device" || verb == "time-kernels" || verb == "measure-device") {
+  if (verb == "check-device" || verb == "time-kernels" || verb == "measure-device" ||
+      verb == "check-collectives") {
     const absl::StatusOr<int> code = LookAtDevice(verb, rest);
     return code.ok() ? *code : Fail(code.status());
   }

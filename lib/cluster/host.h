@@ -11,6 +11,9 @@
 
 namespace trainctl::cluster {
 
+// If it is "1" in the environment of `plan` and `launch`, a node may have more workers than devices.
+inline constexpr char kSharedDevicesVariable[] = "TRAINCTL_TEST_SHARED_DEVICES";
+
 struct Host {
   std::string name;
   std::string cpu;                     // model name, for reports
@@ -22,6 +25,7 @@ struct Host {
   std::string accelerator;               // "NVIDIA H100 80GB HBM3"; empty: none, or nobody asked
   int64_t accelerator_memory_bytes = 0;  // of the smallest
   int64_t num_accelerators = 0;          // not in plans, as is what follows
+  bool shares_accelerators = false;      // for tests: several workers may use one
   std::string hidden_accelerators;       // what a run does not see and why (cluster::VisibleGpus)
   bool operator==(const Host&) const = default;
 };

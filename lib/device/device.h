@@ -32,11 +32,14 @@ struct MemoryUse {
 class Device {
  public:
   static const Device& Cpu();
-  // The plugin's device `ordinal`, for this process and from the calling thread on. Errors: EnvironmentError
-  // with the reason: no such plugin, one of another version, no driver, no such device. Deterministic:
-  // LibTorch's operators give the same bits each time; it is one switch for the whole process.
-  static absl::StatusOr<std::unique_ptr<const Device>> Open(const std::string& plugin_path, int ordinal,
-                                                            bool deterministic);
+  struct Choice {
+    int ordinal = 0;
+    bool deterministic = false;  // LibTorch's operators give the same bits each time; for the whole process
+    bool is_shared = false;      // `ordinal` counts workers, which take the devices in turn: for tests
+  };
+  // The plugin's device, for this process and from the calling thread on. Errors: EnvironmentError with the
+  // reason: no such plugin, one of another version, no driver, no such device.
+  static absl::StatusOr<std::unique_ptr<const Device>> Open(const std::string& plugin_path, Choice choice);
 
   bool is_cpu() const { return api_ == nullptr; }
   const std::string& description() const { return description_; }  // "NVIDIA H100 80GB HBM3"

@@ -34,8 +34,7 @@ std::string Mismatch(const kernels::DeviceApi& api) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<const Device>> Device::Open(const std::string& plugin_path, int ordinal,
-                                                           bool deterministic) {
+absl::StatusOr<std::unique_ptr<const Device>> Device::Open(const std::string& plugin_path, Choice choice) {
   // Its libraries' symbols become everyone's: LibTorch's device part registers itself with the CPU part.
   void* library = dlopen(plugin_path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) {
@@ -57,11 +56,12 @@ absl::StatusOr<std::unique_ptr<const Device>> Device::Open(const std::string& pl
   if (api->count_devices(&count, reason, sizeof(reason)) != 0) {
     return EnvironmentError(absl::StrCat("no ", api->name, " device can be used: ", reason));
   }
+  const int ordinal = choice.is_shared && count > 0 ? choice.ordinal % count : choice.ordinal;
   if (ordinal < 0 || ordinal >= count) {
     return EnvironmentError(absl::StrCat("there is no ", api->name, " device ", ordinal, " for this worker: ",
                                          count, " can be used here. Lower cluster.devices_per_node"));
   }
-  at::globalContext().setDeterministicAlgorithms(deterministic, /*warn_only=*/false);
+  at::globalContext().setDeterministicAlgorithms(choice.deterministic, /*warn_only=*/false);
   at::globalContext().setDeterministicFillUninitializedMemory(false);
   kernels::DeviceProperties properties;
   if (api->open(ordinal, &properties, reason, sizeof(reason)) != 0) {

@@ -28,6 +28,11 @@ namespace trainctl::plan {
 
 inline constexpr char kPlanSchema[] = "trainctl.plan.v1";
 
+// What a run says of a plan with `shares_devices`.
+inline constexpr char kSharedDevicesNote[] =
+    "workers share devices, as TRAINCTL_TEST_SHARED_DEVICES asks for in tests: the times of this run mean "
+    "nothing";
+
 struct Candidate {
   layout::Layout layout;
   simulate::MemoryReport memory;
@@ -54,6 +59,7 @@ struct Plan {
   int64_t devices_per_node = 1;
   int64_t threads_per_worker = 1;  // of the host
   std::string device = "cpu";      // or recipe::kCudaDevice: what workers compute on
+  bool shares_devices = false;     // several workers may compute on one device: for tests
   std::string hardware;  // what the times are of: a name of the catalogue; empty: the CPU, or unknown
   cluster::Host host;    // the machine as it was read, once, for this plan
   int64_t num_parameters = 0;

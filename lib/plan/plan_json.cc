@@ -419,6 +419,7 @@ Json PlanToJsonObject(const Plan& plan) {
                {"notes", plan.notes},
                {"candidates", Json::array()}};
   for (const Candidate& candidate : plan.candidates) json["candidates"].push_back(ToJson(candidate));
+  if (plan.shares_devices) json["shares_devices"] = true;
   for (const auto& [name, work] : plan.work)
     json["work"][name] = {{"launches", work.launches}, {"moved_bytes", work.moved_bytes}};
   return json;
@@ -456,6 +457,7 @@ absl::StatusOr<Plan> PlanFromJson(absl::string_view text, absl::string_view what
     TRAINCTL_RETURN_IF_ERROR(reader.status());
     TRAINCTL_RETURN_IF_ERROR(FromJson(reader.Object("host"), where + ": host", &plan.host));
   }
+  if (json.contains("shares_devices")) reader.Bool("shares_devices", &plan.shares_devices);
   if (json.contains("hardware")) reader.String("hardware", &plan.hardware);
   reader.Int("num_parameters", &plan.num_parameters, 1);
   reader.Double("flops_per_token", &plan.flops_per_token);

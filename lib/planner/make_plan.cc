@@ -123,7 +123,11 @@ absl::StatusOr<int64_t> ResolveDeviceMemoryLimit(const recipe::ClusterConfig& cl
         "`trainctl doctor` says what is missing; to plan for another machine, name the device "
         "(docs/reference/catalogue.md) or give cluster.memory_limit"));
   }
-  const int64_t limit = static_cast<int64_t>(bytes * kDeviceMemoryShare);
+  const int64_t workers_each =
+      host.shares_accelerators && host.num_accelerators > 0
+          ? (cluster.devices_per_node + host.num_accelerators - 1) / host.num_accelerators
+          : 1;
+  const int64_t limit = static_cast<int64_t>(bytes * kDeviceMemoryShare) / std::max<int64_t>(workers_each, 1);
   notes.push_back(absl::StrCat("cluster.memory_limit = auto: ", FormatBytes(limit),
                                " for each worker's tensors (", source, ", ",
                                FormatBytes(static_cast<int64_t>(bytes)), ")"));
@@ -248,6 +252,10 @@ absl::Status ResolveMachine(const recipe::Recipe& recipe, const cluster::Host& h
   plan.setting.on_device = true;
   if (!is_elsewhere && !host.hidden_accelerators.empty()) {
     plan.notes.push_back(absl::StrCat("cluster.device = ", cluster.device, ": ", host.hidden_accelerators));
+  }
+  if (host.shares_accelerators && cluster.devices_per_node > host.num_accelerators) {
+    plan.shares_devices = true;
+    plan.notes.push_back(plan::kSharedDevicesNote);
   }
   TRAINCTL_ASSIGN_OR_RETURN(const std::shared_ptr<const cluster::Machine> machine,
                             recipe::MachineFor(cluster, host));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/counter_rng.h"
 #include "base/dtype.h"
@@ -69,14 +70,15 @@ struct Results {
 
 class Operators {
  public:
-  Operators(DType dtype, const OperatorSizes& sizes, const OperatorVisitor& visit)
+  Operators(DType dtype, const OperatorSizes& sizes, const OperatorVisitor& visit, const std::string& only)
       : dtype_(dtype),
         sizes_(sizes),
         n_(sizes.rows),
         h_(sizes.width),
         bound_(dtype == DType::kBF16 ? kBf16Bound : kFloatBound),
         make_(dtype),
-        visit_(visit) {}
+        visit_(visit),
+        only_(only) {}
 
   void Passes() {
     Embedding();
@@ -89,7 +91,11 @@ class Operators {
   }
   void Products() {
     const int64_t n = n_, h = h_;
-    Add("matrix product", {make_.Values({n, 2 * h}), make_.Values({n, h}), make_.Values({2 * h, h}, 0.05)},
+    Add(
+        "matrix product",
+        [&] {
+          return Tensors{make_.Values({n, 2 * h}), make_.Values({n, h}), make_.Values({2 * h, h}, 0.05)};
+        },
         {{0}, {0}},
         [](const device::Device&, const TypedKernels&, Tensors& t) { at::mm_out(t[0], t[1], t[2].t()); });
     std::vector<int32_t> document(2 * 96, 0);
@@ -131,17 +137,23 @@ class Operators {
       };
       at::Tensor given = at::empty({sizeof(options)}, at::kByte);
       std::memcpy(given.data_ptr(), &options, sizeof(options));
-      Add(std::string(optimizer->name),
-          {make_.Floats({count}), make_.Floats({count}), make_.Floats({second}).abs_(), make_.Floats({count}),
-           given},
-          {{0, 1, 2}, {}}, [update](const device::Device& device, const TypedKernels&, Tensors& t) {
+      Add(
+          std::string(optimizer->name),
+          [&] {
+            return Tensors{make_.Floats({count}), make_.Floats({count}), make_.Floats({second}).abs_(),
+                           make_.Floats({count}), given};
+          },
+          {{0, 1, 2}, {}},
+          [update](const device::Device& device, const TypedKernels&, Tensors& t) {
             update(device, t, DType::kF32, nullptr);
           });
       // A last bit in fp32 can turn a chance.
       Add(
           absl::StrCat(optimizer->name, "_of_bf16"),
-          {make_.Floats({count}).to(at::kBFloat16), make_.Floats({count}), make_.Floats({second}).abs_(),
-           make_.Floats({count}), given},
+          [&] {
+            return Tensors{make_.Floats({count}).to(at::kBFloat16), make_.Floats({count}),
+                           make_.Floats({second}).abs_(), make_.Floats({count}), given};
+          },
           {{0, 1, 2}, {}},
           [update](const device::Device& device, const TypedKernels&, Tensors& t) {
             update(device, t, DType::kBF16, nullptr);
@@ -149,29 +161,49 @@ class Operators {
           kBf16Bound);
       Add(
           absl::StrCat(optimizer->name, "_with_copy"),
-          {make_.Floats({count}), make_.Floats({count}), make_.Floats({second}).abs_(), make_.Floats({count}),
-           given, make_.Floats({count}).to(at::kBFloat16)},
+          [&] {
+            return Tensors{make_.Floats({count}),
+                           make_.Floats({count}),
+                           make_.Floats({second}).abs_(),
+                           make_.Floats({count}),
+                           given,
+                           make_.Floats({count}).to(at::kBFloat16)};
+          },
           {{0, 1, 2, 5}, {5}},
           [update](const device::Device& device, const TypedKernels&, Tensors& t) {
             update(device, t, DType::kF32, t[5].data_ptr());
           },
           kBf16Bound);
     }
-    Add("sum_of_squares", {make_.Floats({1}).to(at::kDouble), make_.Floats({count})}, {{0}, {}},
+    Add(
+        "sum_of_squares",
+        [&] {
+          return Tensors{make_.Floats({1}).to(at::kDouble), make_.Floats({count})};
+        },
+        {{0}, {}},
         [=](const device::Device& device, const TypedKernels&, Tensors& t) {
           const auto* const x = t[1].data_ptr<float>();
           const kernels::UpdateRange ranges[2] = {{.gradient = x, .count = count / 2},
                                                   {.gradient = x + count / 2, .count = count - count / 2}};
           device.kernels().masters_f32.sum_of_squares(t[0].data_ptr<double>(), ranges, 2);
         });
-    Add("clip_factor",
-        {make_.Floats({1}), make_.Floats({1}).to(at::kDouble), make_.Floats({1}).abs_().to(at::kDouble)},
-        {{0}, {0}}, [](const device::Device& device, const TypedKernels&, Tensors& t) {
+    Add(
+        "clip_factor",
+        [&] {
+          return Tensors{make_.Floats({1}), make_.Floats({1}).to(at::kDouble),
+                         make_.Floats({1}).abs_().to(at::kDouble)};
+        },
+        {{0}, {0}},
+        [](const device::Device& device, const TypedKernels&, Tensors& t) {
           device.kernels().masters_f32.clip_factor(t[0].data_ptr<float>(), t[1].data_ptr<double>(),
                                                    t[2].data_ptr<double>(), /*clip_norm=*/0.1);
         });
     Add(
-        "sum_in_order", {make_.Floats({count}), make_.Floats({count}), make_.Floats({count})}, {{0}, {}},
+        "sum_in_order",
+        [&] {
+          return Tensors{make_.Floats({count}), make_.Floats({count}), make_.Floats({count})};
+        },
+        {{0}, {}},
         [=](const device::Device& device, const TypedKernels&, Tensors& t) {
           const float* summands[] = {t[0].data_ptr<float>(), t[1].data_ptr<float>(), t[2].data_ptr<float>()};
           device.kernels().sum_in_order(t[0].data_ptr<float>(), summands, 3, count);
@@ -182,13 +214,17 @@ class Operators {
  private:
   using Run = std::function<void(const device::Device&, const TypedKernels&, Tensors&)>;
 
-  void Add(const std::string& name, Tensors inputs, Results results, Run run, double bound = -1,
-           bool any_order = false) {
+  // Inputs are made only for an operator that is wanted: to draw all of them takes half a minute.
+  template <typename MakeInputs>
+  void Add(const std::string& name, const MakeInputs& make_inputs, Results results, Run run,
+           double bound = -1, bool any_order = false) {
     const DType dtype = dtype_;
-    visit_({.name = absl::StrCat(name, " ", DTypeName(dtype_), " n=", n_, " h=", h_),
+    std::string full_name = absl::StrCat(name, " ", DTypeName(dtype_), " n=", n_, " h=", h_);
+    if (!absl::StrContains(full_name, only_)) return;
+    visit_({.name = std::move(full_name),
             .bound = bound < 0 ? bound_ : bound,
             .any_order = any_order,
-            .inputs = std::move(inputs),
+            .inputs = make_inputs(),
             .results = std::move(results.all),
             .unread = std::move(results.unread),
             .run = [run = std::move(run), dtype](const device::Device& device, Tensors& t) {
@@ -200,12 +236,20 @@ class Operators {
 
   void Embedding() {
     const int64_t n = n_, h = h_, words = sizes_.words;
-    Add("embedding", {make_.Values({n, h}), make_.Values({words, h}), make_.Words(n, words)}, {{0}, {0}},
+    Add(
+        "embedding",
+        [&] {
+          return Tensors{make_.Values({n, h}), make_.Values({words, h}), make_.Words(n, words)};
+        },
+        {{0}, {0}},
         [n, h](const device::Device&, const TypedKernels& k, Tensors& t) {
           k.embedding(t[0].data_ptr(), t[1].data_ptr(), Words(t[2]), n, h);
         });
     Add(
-        "embedding_backward", {make_.Floats({words, h}), make_.Values({n, h}), make_.Words(n, words)},
+        "embedding_backward",
+        [&] {
+          return Tensors{make_.Floats({words, h}), make_.Values({n, h}), make_.Words(n, words)};
+        },
         {{0}, {}},
         [n, h](const device::Device&, const TypedKernels& k, Tensors& t) {
           k.embedding_backward(t[0].data_ptr<float>(), t[1].data_ptr(), Words(t[2]), n, h);
@@ -215,21 +259,33 @@ class Operators {
 
   void RmsNorm() {
     const int64_t n = n_, h = h_;
-    Add("rms_norm", {make_.Values({n, h}), make_.Floats({n}), make_.Values({n, h}), make_.Values({h})},
-        {{0, 1}, {0, 1}}, [n, h](const device::Device&, const TypedKernels& k, Tensors& t) {
+    Add(
+        "rms_norm",
+        [&] {
+          return Tensors{make_.Values({n, h}), make_.Floats({n}), make_.Values({n, h}), make_.Values({h})};
+        },
+        {{0, 1}, {0, 1}},
+        [n, h](const device::Device&, const TypedKernels& k, Tensors& t) {
           k.rms_norm(t[0].data_ptr(), t[1].data_ptr<float>(), t[2].data_ptr(), t[3].data_ptr(), 1e-5f, n, h);
         });
-    Add("add_rms_norm",
-        {make_.Values({n, h}), make_.Floats({n}), make_.Values({n, h}), make_.Values({h}),
-         make_.Values({n, h})},
-        {{0, 1, 4}, {0, 1}}, [n, h](const device::Device&, const TypedKernels& k, Tensors& t) {
+    Add(
+        "add_rms_norm",
+        [&] {
+          return Tensors{make_.Values({n, h}), make_.Floats({n}), make_.Values({n, h}), make_.Values({h}),
+                         make_.Values({n, h})};
+        },
+        {{0, 1, 4}, {0, 1}},
+        [n, h](const device::Device&, const TypedKernels& k, Tensors& t) {
           k.add_rms_norm(t[4].data_ptr(), t[0].data_ptr(), t[1].data_ptr(), t[2].data_ptr(), t[3].data_ptr(),
                          1e-5f, n, h);
         });
     for (bool accumulate : {false, true}) {
-      Add(accumulate ? "rms_norm_backward added" : "rms_norm_backward",
-          {make_.Values({n, h}), make_.Floats({h}), make_.Values({n, h}), make_.Values({n, h}),
-           make_.Floats({n}).abs_(), make_.Values({h})},
+      Add(
+          accumulate ? "rms_norm_backward added" : "rms_norm_backward",
+          [&] {
+            return Tensors{make_.Values({n, h}), make_.Floats({h}),        make_.Values({n, h}),
+                           make_.Values({n, h}), make_.Floats({n}).abs_(), make_.Values({h})};
+          },
           {{0, 1}, accumulate ? std::vector<size_t>{} : std::vector<size_t>{0}},
           [n, h, accumulate](const device::Device&, const TypedKernels& k, Tensors& t) {
             k.rms_norm_backward(t[0].data_ptr(), t[1].data_ptr<float>(), t[2].data_ptr(), t[3].data_ptr(),
@@ -242,10 +298,14 @@ class Operators {
     const int64_t n = n_, d = 64, heads = 3 * sizes_.heads;
     const int64_t stride = (sizes_.is_dense ? 3 : 4) * sizes_.heads * d;
     for (float sign : {1.0f, -1.0f}) {
-      Add(sign > 0 ? "rope" : "rope backward",
-          {make_.Values({n, stride}), make_.Words(n, 128), make_.Floats({128, d / 2}).cos_(),
-           make_.Floats({128, d / 2}).sin_()},
-          {{0}, {}}, [=](const device::Device&, const TypedKernels& k, Tensors& t) {
+      Add(
+          sign > 0 ? "rope" : "rope backward",
+          [&] {
+            return Tensors{make_.Values({n, stride}), make_.Words(n, 128), make_.Floats({128, d / 2}).cos_(),
+                           make_.Floats({128, d / 2}).sin_()};
+          },
+          {{0}, {}},
+          [=](const device::Device&, const TypedKernels& k, Tensors& t) {
             k.rope(t[0].data_ptr(), Words(t[1]), t[2].data_ptr<float>(), t[3].data_ptr<float>(), sign, n,
                    heads, d, stride);
           });
@@ -254,11 +314,19 @@ class Operators {
 
   void JoinHeads() {
     const int64_t n = n_, d = 64, heads = 6 * sizes_.heads, kv_heads = 2 * sizes_.heads;
-    Add("join_heads",
-        {make_.Values({n, (heads + 2 * kv_heads) * d}), make_.Values({n, heads * d}),
-         make_.Values({n, kv_heads * d}), make_.Values({n, kv_heads * d}), make_.Words(n, 128),
-         make_.Floats({128, d / 2}).cos_(), make_.Floats({128, d / 2}).sin_()},
-        {{0}, {0}}, [=](const device::Device&, const TypedKernels& k, Tensors& t) {
+    Add(
+        "join_heads",
+        [&] {
+          return Tensors{make_.Values({n, (heads + 2 * kv_heads) * d}),
+                         make_.Values({n, heads * d}),
+                         make_.Values({n, kv_heads * d}),
+                         make_.Values({n, kv_heads * d}),
+                         make_.Words(n, 128),
+                         make_.Floats({128, d / 2}).cos_(),
+                         make_.Floats({128, d / 2}).sin_()};
+        },
+        {{0}, {0}},
+        [=](const device::Device&, const TypedKernels& k, Tensors& t) {
           k.join_heads(t[0].data_ptr(), t[1].data_ptr(), t[2].data_ptr(), t[3].data_ptr(), Words(t[4]),
                        t[5].data_ptr<float>(), t[6].data_ptr<float>(), n, heads, kv_heads, d);
         });
@@ -266,11 +334,21 @@ class Operators {
 
   void SwiGlu() {
     const int64_t n = n_, f = h_;
-    Add("swiglu", {make_.Values({n, f}), make_.Values({n, 2 * f})}, {{0}, {0}},
+    Add(
+        "swiglu",
+        [&] {
+          return Tensors{make_.Values({n, f}), make_.Values({n, 2 * f})};
+        },
+        {{0}, {0}},
         [n, f](const device::Device&, const TypedKernels& k, Tensors& t) {
           k.swiglu(t[0].data_ptr(), t[1].data_ptr(), n, f);
         });
-    Add("swiglu_backward", {make_.Values({n, 2 * f}), make_.Values({n, f})}, {{0}, {}},
+    Add(
+        "swiglu_backward",
+        [&] {
+          return Tensors{make_.Values({n, 2 * f}), make_.Values({n, f})};
+        },
+        {{0}, {}},
         [n, f](const device::Device&, const TypedKernels& k, Tensors& t) {
           k.swiglu_backward(t[0].data_ptr(), t[1].data_ptr(), t[0].data_ptr(), n, f);  // over its own input
         });
@@ -278,34 +356,60 @@ class Operators {
 
   void Elementwise() {
     const int64_t n = n_, h = h_, count = n * h;
-    Add("add", {make_.Values({n, h}), make_.Values({n, h})}, {{0}, {}},
+    Add(
+        "add",
+        [&] {
+          return Tensors{make_.Values({n, h}), make_.Values({n, h})};
+        },
+        {{0}, {}},
         [=](const device::Device&, const TypedKernels& k, Tensors& t) {
           k.add(t[0].data_ptr(), t[1].data_ptr(), count);
         });
-    Add("add_bias", {make_.Values({n, h}), make_.Values({h})}, {{0}, {}},
+    Add(
+        "add_bias",
+        [&] {
+          return Tensors{make_.Values({n, h}), make_.Values({h})};
+        },
+        {{0}, {}},
         [=](const device::Device&, const TypedKernels& k, Tensors& t) {
           k.add_bias(t[0].data_ptr(), t[1].data_ptr(), n, h);
         });
     Add(
-        "bias_gradient", {make_.Floats({h}), make_.Values({n, h})}, {{0}, {}},
+        "bias_gradient",
+        [&] {
+          return Tensors{make_.Floats({h}), make_.Values({n, h})};
+        },
+        {{0}, {}},
         [=](const device::Device&, const TypedKernels& k, Tensors& t) {
           k.bias_gradient(t[0].data_ptr<float>(), t[1].data_ptr(), n, h);
         },
         kFloatBound);
     Add(
-        "accumulate", {make_.Floats({n, h}), make_.Values({n, h})}, {{0}, {}},
+        "accumulate",
+        [&] {
+          return Tensors{make_.Floats({n, h}), make_.Values({n, h})};
+        },
+        {{0}, {}},
         [=](const device::Device&, const TypedKernels& k, Tensors& t) {
           k.accumulate(t[0].data_ptr<float>(), t[1].data_ptr(), count);
         },
         kFloatBound);
     Add(
-        "assign", {make_.Floats({n, h}), make_.Values({n, h})}, {{0}, {0}},
+        "assign",
+        [&] {
+          return Tensors{make_.Floats({n, h}), make_.Values({n, h})};
+        },
+        {{0}, {0}},
         [=](const device::Device&, const TypedKernels& k, Tensors& t) {
           k.assign(t[0].data_ptr<float>(), t[1].data_ptr(), count);
         },
         0);
     Add(
-        "round", {make_.Values({n, h}), make_.Floats({n, h})}, {{0}, {0}},
+        "round",
+        [&] {
+          return Tensors{make_.Values({n, h}), make_.Floats({n, h})};
+        },
+        {{0}, {0}},
         [=](const device::Device&, const TypedKernels& k, Tensors& t) {
           k.round(t[0].data_ptr(), t[1].data_ptr<float>(), count);
         },
@@ -317,9 +421,12 @@ class Operators {
     const at::Tensor mask =
         sizes_.is_dense ? at::ones({n}, at::kByte) : make_.Words(n, 4).ne(0).to(at::kByte);
     for (bool want_gradient : {false, true}) {
-      Add(want_gradient ? "cross_entropy with gradient" : "cross_entropy",
-          {make_.Floats({1}).to(at::kDouble), make_.Values({n, vocab}, 3), make_.Words(n, vocab), mask,
-           at::full({1}, 0.01f)},
+      Add(
+          want_gradient ? "cross_entropy with gradient" : "cross_entropy",
+          [&] {
+            return Tensors{make_.Floats({1}).to(at::kDouble), make_.Values({n, vocab}, 3),
+                           make_.Words(n, vocab), mask, at::full({1}, 0.01f)};
+          },
           want_gradient ? Results{{0, 1}, {}} : Results{{0}, {}},
           [=](const device::Device&, const TypedKernels& k, Tensors& t) {
             k.cross_entropy(t[0].data_ptr<double>(), t[1].data_ptr(), Words(t[2]), t[3].data_ptr<uint8_t>(),
@@ -332,16 +439,18 @@ class Operators {
                  const std::vector<size_t>& results, bool any_order) {
     const int64_t tokens = shape.batch * shape.seq_len, width = shape.heads * shape.head_dim;
     const int64_t fused = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
-    Tensors inputs = {make_.Values({tokens, width}),
-                      make_.Floats({shape.heads, tokens}),
-                      make_.Values({tokens, fused}),
-                      make_.Values({tokens, width}),
-                      make_.Values({tokens, fused}),
-                      make_.Words(tokens, shape.seq_len),
-                      make_.Floats({shape.seq_len, shape.head_dim / 2}).cos_(),
-                      make_.Floats({shape.seq_len, shape.head_dim / 2}).sin_()};
+    const auto inputs = [&] {
+      return Tensors{make_.Values({tokens, width}),
+                     make_.Floats({shape.heads, tokens}),
+                     make_.Values({tokens, fused}),
+                     make_.Values({tokens, width}),
+                     make_.Values({tokens, fused}),
+                     make_.Words(tokens, shape.seq_len),
+                     make_.Floats({shape.seq_len, shape.head_dim / 2}).cos_(),
+                     make_.Floats({shape.seq_len, shape.head_dim / 2}).sin_()};
+    };
     Add(
-        name, std::move(inputs), {results, results},
+        name, inputs, {results, results},
         [=](const device::Device& device, const TypedKernels& k, Tensors& t) {
           const nn::TokenView host{.document = document.data()};
           const nn::DeviceTokens on_device(device, {&host, 1}, {shape.batch, shape.seq_len});
@@ -359,6 +468,7 @@ class Operators {
   const double bound_;
   Maker make_;
   const OperatorVisitor& visit_;
+  const std::string& only_;
 };
 
 }  // namespace
@@ -384,16 +494,18 @@ std::vector<at::Tensor> CopiesOn(const device::Device& device, const std::vector
   return copies;
 }
 
-void ForEachPass(DType dtype, const OperatorSizes& sizes, const OperatorVisitor& visit) {
-  Operators(dtype, sizes, visit).Passes();
+void ForEachPass(DType dtype, const OperatorSizes& sizes, const OperatorVisitor& visit,
+                 const std::string& only) {
+  Operators(dtype, sizes, visit, only).Passes();
 }
 
-void ForEachProduct(DType dtype, const OperatorSizes& sizes, const OperatorVisitor& visit) {
-  Operators(dtype, sizes, visit).Products();
+void ForEachProduct(DType dtype, const OperatorSizes& sizes, const OperatorVisitor& visit,
+                    const std::string& only) {
+  Operators(dtype, sizes, visit, only).Products();
 }
 
-void ForEachUpdate(const OperatorSizes& sizes, const OperatorVisitor& visit) {
-  Operators(DType::kF32, sizes, visit).Optimizer();
+void ForEachUpdate(const OperatorSizes& sizes, const OperatorVisitor& visit, const std::string& only) {
+  Operators(DType::kF32, sizes, visit, only).Optimizer();
 }
 
 }  // namespace trainctl::trainer

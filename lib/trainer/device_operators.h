@@ -43,9 +43,12 @@ using OperatorVisitor = std::function<void(const DeviceOperator&)>;
 std::vector<at::Tensor> CopiesOn(const device::Device& device, const std::vector<at::Tensor>& inputs);
 
 // Every kernel of kernels.h that passes over activations; matrix products and attention with its gradient;
-// and what optimizers have. Inputs are made as they are visited, and the same everywhere.
-void ForEachPass(DType dtype, const OperatorSizes& sizes, const OperatorVisitor& visit);
-void ForEachProduct(DType dtype, const OperatorSizes& sizes, const OperatorVisitor& visit);
-void ForEachUpdate(const OperatorSizes& sizes, const OperatorVisitor& visit);
+// and what optimizers have: of these the operators that have `only` in their names. Inputs are made as they
+// are visited; if all are, they are the same everywhere.
+void ForEachPass(DType dtype, const OperatorSizes& sizes, const OperatorVisitor& visit,
+                 const std::string& only = "");
+void ForEachProduct(DType dtype, const OperatorSizes& sizes, const OperatorVisitor& visit,
+                    const std::string& only = "");
+void ForEachUpdate(const OperatorSizes& sizes, const OperatorVisitor& visit, const std::string& only = "");
 
 }  // namespace trainctl::trainer

@@ -129,8 +129,7 @@ MeasuredDevice Measure(const device::Device& device) {
 
 absl::StatusOr<std::string> MeasureDevice(const std::string& plugin_path, int ordinal) {
   try {
-    TRAINCTL_ASSIGN_OR_RETURN(const auto device,
-                              device::Device::Open(plugin_path, ordinal, /*deterministic=*/false));
+    TRAINCTL_ASSIGN_OR_RETURN(const auto device, device::Device::Open(plugin_path, {.ordinal = ordinal}));
     device->UseNewStream();
     return simulate::ToJson(Measure(*device)).dump();
   } catch (const c10::OutOfMemoryError& error) {

@@ -190,6 +190,7 @@ absl::StatusOr<std::vector<std::string>> WriteReport(const std::string& path, co
                  {"measured_at_peak", MemoryToJson(largest.at_peak)},
                  {"library_scratch_bytes", largest.library_scratch_bytes},
                  {"ranks", std::move(ranks)}};
+  if (plan.shares_devices) report["shared_devices"] = true;
   std::vector<std::string> lines;
   TellMemory(plan, PeaksByPlace(planned, predicted_peaks, measured_memory), largest, lines);
   if (times.count() > 0) {

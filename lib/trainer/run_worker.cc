@@ -9,8 +9,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <exception>
 #include <future>
 #include <memory>
 #include <numeric>
@@ -31,6 +34,7 @@
 #include "comm/c10d_store.h"
 #include "comm/communicator.h"
 #include "comm/host_links.h"
+#include "comm/shared_device.h"
 #include "data/batch_source.h"
 #include "data/file_stamps.h"
 #include "data/kept_documents.h"
@@ -140,6 +144,7 @@ class Trainer {
 
   absl::Status Connect() {
     d_.control->Report({.step = -1, .phase = "connect"});
+    if (first_rank() && plan_.shares_devices) Say(plan::kSharedDevicesNote);
     TRAINCTL_ASSIGN_OR_RETURN(
         communicator_,
         comm::Communicator::Create(device_, comm::MakeC10dStore(*d_.store), d_.rank, d_.world_size,
@@ -734,6 +739,49 @@ absl::StatusOr<RunOutcome> Told(const WorkerDeps& deps, absl::StatusOr<RunOutcom
   return outcome;
 }
 
+// Of the run that this process does; null: none is under way.
+std::atomic<const WorkerDeps*> g_running = nullptr;
+
+// Called when an exception ends a thread that is not ours, as NCCL's watchdog does when a collective takes
+// too long: the launcher hears why before the process ends.
+[[noreturn]] void TellWhyItEnds() {
+  std::string why = "a thread ended the process without a reason";
+  if (const std::exception_ptr current = std::current_exception(); current != nullptr) {
+    try {
+      std::rethrow_exception(current);
+    } catch (const std::exception& error) {
+      why = device::ErrorText(error);
+    } catch (...) {
+      why = "a thread ended the process with an exception of an unknown type";
+    }
+  }
+  const WorkerDeps* const deps = g_running.exchange(nullptr);
+  std::fprintf(stderr, "%s\n", why.c_str());
+  if (deps != nullptr) {
+    // A collective that takes too long is usually the fault of a peer.
+    deps->control->Fail({.rank = deps->rank, .message = why, .peer_failed = true});
+  }
+  std::_Exit(static_cast<int>(ExitCode::kWorkerFailed));
+}
+
+// While it lives, what ends the process is told.
+class TellsWhyItEnds {
+ public:
+  explicit TellsWhyItEnds(const WorkerDeps& deps) {
+    g_running = &deps;
+    before_ = std::set_terminate(TellWhyItEnds);
+  }
+  ~TellsWhyItEnds() {
+    std::set_terminate(before_);
+    g_running = nullptr;
+  }
+  TellsWhyItEnds(const TellsWhyItEnds&) = delete;
+  TellsWhyItEnds& operator=(const TellsWhyItEnds&) = delete;
+
+ private:
+  std::terminate_handler before_ = nullptr;
+};
+
 // Tells how it failed before it is taken down, which can wait for a disk.
 absl::StatusOr<RunOutcome> RunAndTell(const WorkerDeps& deps, const device::Device& device, plan::Plan plan) {
   absl::StatusOr<plan::PlannedStep> step = plan::RebuildStep(plan, deps.recipe->model.spec);
@@ -749,13 +797,17 @@ absl::StatusOr<RunOutcome> RunAndTell(const WorkerDeps& deps, const device::Devi
 }  // namespace
 
 absl::StatusOr<RunOutcome> RunWorker(const WorkerDeps& deps) {
+  const TellsWhyItEnds tells_why(deps);
   try {
     TRAINCTL_ASSIGN_OR_RETURN(plan::Plan plan, plan::PlanFromJson(deps.plan_json, "plan.json"));
     at::set_num_threads(static_cast<int>(plan.threads_per_worker));
     device::InstallCountingAllocator();
     if (plan.device == "cpu") return RunAndTell(deps, device::Device::Cpu(), std::move(plan));
+    if (plan.shares_devices) comm::SetUpSharedDevice(deps.rank);
     const auto device =
-        device::Device::Open(deps.device_plugin, deps.local_rank, deps.recipe->run.deterministic);
+        device::Device::Open(deps.device_plugin, {.ordinal = deps.local_rank,
+                                                  .deterministic = deps.recipe->run.deterministic,
+                                                  .is_shared = plan.shares_devices});
     if (!device.ok()) return Told(deps, device.status());
     (*device)->UseNewStream();
     return RunAndTell(deps, **device, std::move(plan));

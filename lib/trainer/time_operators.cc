@@ -34,11 +34,10 @@ absl::Status TimeOperators(const std::string& plugin_path, int ordinal, int64_t 
   const OperatorSizes updates = {.rows = rows, .width = 4096};
   try {
     TRAINCTL_ASSIGN_OR_RETURN(const auto device,
-                              device::Device::Open(plugin_path, ordinal, /*deterministic=*/true));
+                              device::Device::Open(plugin_path, {.ordinal = ordinal, .deterministic = true}));
     device->UseNewStream();
     bool any = false;
     const OperatorVisitor visit = [&](const DeviceOperator& op) {
-      if (op.name.find(only) == std::string::npos) return;
       any = true;
       std::vector<at::Tensor> tensors = CopiesOn(*device, op.inputs);
       const double seconds = device::BestPassSeconds(*device, [&] { op.run(*device, tensors); });
@@ -48,8 +47,8 @@ absl::Status TimeOperators(const std::string& plugin_path, int ordinal, int64_t 
       const double bytes_per_second = device::CopyBytesPerSecond(*device);
       Print("copy", bytes_per_second, 1);
     }
-    ForEachPass(DType::kBF16, passes, visit);
-    ForEachUpdate(updates, visit);
+    ForEachPass(DType::kBF16, passes, visit, only);
+    ForEachUpdate(updates, visit, only);
     if (!any) return UsageError(absl::StrCat("--only ", only, ": no kernel has that in its name"));
     return device->Synchronize();
   } catch (const c10::OutOfMemoryError& error) {

@@ -287,7 +287,7 @@ class Step {
 };
 
 int Main(const std::string& plugin, bool verbose) {
-  const auto device = OrDie(device::Device::Open(plugin, 0, /*deterministic=*/false));
+  const auto device = OrDie(device::Device::Open(plugin, {}));
   device->UseNewStream();
   Counter counter(plugin);
   std::vector<std::string> wrong;

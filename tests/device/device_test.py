@@ -177,6 +177,57 @@ class DeviceTest(unittest.TestCase):
             self.assertEqual(predicted[category], measured[category])
         self.assertLess(abs(report["predicted_peak_bytes"] / report["measured_peak_bytes"] - 1), 0.03, report)
 
+    # A device is opened once in a process, so one device serves two workers like two.
+    def test_workers_share_a_device_where_a_test_asks_for_it(self):
+        one_device = {"TRAINCTL_TEST_DEVICE_COUNT": "1"}
+        _, done = self.launch("cuda", workers=2, more_env=one_device, name="refused")
+        self.assertEqual(done.returncode, 5, done.stderr)
+        self.assertIn("Lower cluster.devices_per_node", done.stderr)
+        run, done = self.launch("cuda", workers=2, parallel="dp_shard = 2\nzero_stage = 3",
+                                more_env={**one_device, "TRAINCTL_TEST_SHARED_DEVICES": "1"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        reference, _ = self.launch("cpu", workers=2, parallel="dp_shard = 2\nzero_stage = 3")
+        self.assert_same_training(run, reference, 1e-5)
+        self.assertIs(json.loads((run / "report.json").read_text())["shared_devices"], True)
+        self.assertNotIn("shared_devices", json.loads((reference / "report.json").read_text()))
+        first_line = (run / "logs" / "rank-00000.log").read_text().splitlines()[0]
+        for text in (first_line, done.stderr):
+            self.assertIn("workers share devices", text)
+        status = subprocess.run([TRAINCTL, "status", run, "--json"], capture_output=True, text=True)
+        self.assertIs(json.loads(status.stdout)["shared_devices"], True)
+
+    # As NCCL's watchdog does it: on a thread of its own, with an exception that nobody catches.
+    def test_a_collective_that_takes_too_long_is_told_before_the_process_ends(self):
+        _, done = self.launch("cuda", workers=2, parallel="dp_shard = 2", more_env={"TRAINCTL_TEST_DEVICE_TIMES_OUT": "1"})
+        self.assertEqual(done.returncode, 4, done.stderr)
+        self.assertIn("Watchdog caught collective operation timeout", done.stderr)
+
+    def check_collectives(self, *more, plugin=None):
+        device = ["--device", "cuda", "--plugin", plugin] if plugin else []
+        done = subprocess.run([TRAINCTL.with_name("trainctl-worker"), "check-collectives", "--max-bytes", "20000", *device, *more],
+                              capture_output=True, text=True)
+        return done, [json.loads(line) for line in done.stdout.splitlines()]
+
+    def test_collectives_are_what_the_host_computes(self):
+        for ranks, plugin in ((2, None), (4, None), (2, TEST_DEVICE), (4, TEST_DEVICE)):
+            done, checks = self.check_collectives("--ranks", str(ranks), plugin=plugin)
+            self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
+            self.assertTrue(all(check["ok"] for check in checks), checks)
+            text = done.stdout
+            for name in ("all-gather", "all-reduce", "all-reduce of maxima", "reduce-scatter", "reduce-scatter added", "broadcast",
+                         "all-to-all", "ring of messages", "scalar sums", "computing stream", "F32", "BF16"):
+                self.assertIn(name, text)
+            # One group of two, or that of four and the two ways to pair four.
+            groups = {re.search(r"\((.*) on rank 0\)", check["check"]).group(1) for check in checks if " on rank 0" in check["check"]}
+            self.assertEqual(groups, {2: {"0 1"}, 4: {"0 1 2 3", "0 1", "0 2"}}[ranks])
+        # Of what a rank has received one bit is turned.
+        done, checks = self.check_collectives("--plant-error", "1")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual({check["check"] for check in checks if check["ok"]}, {"scalar sums and maxima over hosts"})
+        done, _ = self.check_collectives("--ranks", "1")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("--ranks 1: expected a whole number from 2 to 16", done.stderr)
+
     def test_without_its_plugin_a_run_says_what_is_missing(self):
         run, done = self.launch("cuda", plugin=str(self.folder / "no-such-plugin.so"))
         self.assertEqual(done.returncode, 5, done.stderr)

@@ -818,6 +818,12 @@ void* MakeBackend(void* store, int rank, int world_size, int64_t timeout_ms, cha
   try {
     auto shared =
         c10::intrusive_ptr<c10d::Store>::unsafe_reclaim_from_nonowning(static_cast<c10d::Store*>(store));
+    // As NCCL's watchdog ends a process.
+    if (std::getenv("TRAINCTL_TEST_DEVICE_TIMES_OUT") != nullptr) {
+      std::thread([] {
+        throw std::runtime_error("Watchdog caught collective operation timeout: a test wants one");
+      }).detach();
+    }
     auto gloo = trainctl::comm::MakeGlooBackend(shared, rank, world_size, absl::Milliseconds(timeout_ms),
                                                 "127.0.0.1");
     return c10::make_intrusive<Backend>(std::move(gloo), rank, world_size).release();
@@ -829,17 +835,33 @@ void* MakeBackend(void* store, int rank, int world_size, int64_t timeout_ms, cha
 
 // ---- graphs ---------------------------------------------------------------------------------------
 
-void* BeginGraph(char*, size_t) {
+// TRAINCTL_TEST_DEVICE_FAILS_GRAPH: "begin" and "end" fail there, "device" fails at the end and breaks the
+// device.
+bool GraphFailsAt(std::string_view place) {
+  const char* const chosen = std::getenv("TRAINCTL_TEST_DEVICE_FAILS_GRAPH");
+  return chosen != nullptr && place == chosen;
+}
+
+void* BeginGraph(char* reason, size_t reason_bytes) {
   static std::atomic<c10::StreamId> pool{kStreams};
   RequireNoGraph("a graph within a graph");
+  if (GraphFailsAt("begin")) {
+    std::snprintf(reason, reason_bytes, "a test wants it to fail at its begin");
+    return nullptr;
+  }
   return t_graph = new Graph{{}, pool++};
 }
 
 int EndGraph(void* graph, char* reason, size_t reason_bytes) {
   t_graph = nullptr;
-  if (TheMemory().IsFree(static_cast<Graph*>(graph)->pool)) return 0;
+  if (GraphFailsAt("device")) g_is_broken = true;
+  if (g_is_broken || GraphFailsAt("end")) {
+    std::snprintf(reason, reason_bytes, "a test wants it to fail at its end");
+    return g_is_broken ? trainctl::kernels::kGraphFailedAndDeviceToo : trainctl::kernels::kGraphFailed;
+  }
+  if (TheMemory().IsFree(static_cast<Graph*>(graph)->pool)) return trainctl::kernels::kGraphEnded;
   std::snprintf(reason, reason_bytes, "what was allocated while a graph was made outlives that");
-  return 1;
+  return trainctl::kernels::kGraphFailed;
 }
 
 int LaunchGraph(void* graph, char*, size_t) {
@@ -856,7 +878,8 @@ int CountDevices(int* count, char* reason, size_t reason_bytes) {
     std::snprintf(reason, reason_bytes, "%s", refusal);
     return 1;
   }
-  *count = kDevices;
+  const char* const shown = std::getenv("TRAINCTL_TEST_DEVICE_COUNT");
+  *count = shown != nullptr ? std::atoi(shown) : kDevices;
   return 0;
 }
 

@@ -418,7 +418,7 @@ void RunRank(int rank, int world_size, const std::string& plugin, Which which,
   if (world_size == 1) RunReferences();
   std::unique_ptr<const device::Device> opened;
   if (!plugin.empty()) {
-    opened = kOrDie(device::Device::Open(plugin, rank, /*deterministic=*/true));
+    opened = kOrDie(device::Device::Open(plugin, {.ordinal = rank, .deterministic = true}));
     opened->UseNewStream();
   }
   const device::Device& device = opened ? *opened : device::Device::Cpu();

@@ -118,8 +118,8 @@ def sharing(kit):
 
 
 def check_collectives(kit, ranks, what, environment, limit, small=False):
-    code, out, err = kit.execute([kit.worker, "--help"], 30)
-    if "check-collectives" not in out + err:
+    code, out, _ = kit.execute([kit.worker, "check-collectives", "--help"], 30)
+    if code != 0 or "check-collectives" not in out:
         raise NotRun("not in this build: trainctl-worker has no check-collectives")
     options = ["--max-bytes", 4096] if small or kit.a.small else []
     code, out, err = kit.execute([kit.worker, "check-collectives", "--ranks", ranks, "--device", kit.a.devices[1],

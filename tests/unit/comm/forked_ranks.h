@@ -48,7 +48,8 @@ using Body = std::function<void(Rank& rank)>;
   at::set_num_threads(1);
   std::unique_ptr<const device::Device> opened;
   if (on_test_device) {
-    auto device = device::Device::Open(absl::StrCat(TRAINCTL_BIN_DIR, "/test_device.so"), index, true);
+    auto device = device::Device::Open(absl::StrCat(TRAINCTL_BIN_DIR, "/test_device.so"),
+                                       {.ordinal = index, .deterministic = true});
     EXPECT_TRUE(device.ok()) << device.status();
     opened = *std::move(device);
     opened->UseNewStream();

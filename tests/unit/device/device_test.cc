@@ -22,14 +22,14 @@ using ::testing::HasSubstr;
 std::string Plugin(const std::string& name) { return absl::StrCat(TRAINCTL_BIN_DIR, "/", name, ".so"); }
 
 std::string WhyNot(const std::string& path, int ordinal = 0) {
-  const auto device = Device::Open(path, ordinal, /*deterministic=*/false);
+  const auto device = Device::Open(path, {.ordinal = ordinal});
   return device.ok() ? "" : std::string(device.status().message());
 }
 
 // A device can be opened once in a process, so all tests share it.
 const Device& TestDevice() {
   static const Device* const device = [] {
-    auto opened = Device::Open(Plugin("test_device"), 0, /*deterministic=*/true);
+    auto opened = Device::Open(Plugin("test_device"), {.deterministic = true});
     if (!opened.ok()) std::abort();
     return opened->release();
   }();
@@ -167,7 +167,7 @@ TEST(Graph, WhatItAllocatedDoesNotOutliveIt) {
   });
   EXPECT_THAT(std::string(graph.status().message()), HasSubstr("outlives"));
   const auto failed = Graph::Capture(device, [] { return absl::InternalError("of its work"); });
-  EXPECT_EQ(failed.status().message(), "of its work");
+  EXPECT_EQ(failed.status().message(), "a graph cannot be made: of its work");
 }
 
 TEST(GraphDeathTest, NobodyWaitsWhileItIsMade) {

@@ -15,7 +15,8 @@ namespace {
 
 const device::Device& TestDevice() {
   static const device::Device& device = []() -> const device::Device& {
-    auto opened = device::Device::Open(absl::StrCat(TRAINCTL_BIN_DIR, "/test_device.so"), 0, true);
+    auto opened =
+        device::Device::Open(absl::StrCat(TRAINCTL_BIN_DIR, "/test_device.so"), {.deterministic = true});
     EXPECT_TRUE(opened.ok()) << opened.status();
     return *opened->release();
   }();

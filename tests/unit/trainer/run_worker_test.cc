@@ -343,7 +343,15 @@ TEST_P(RunWorkerWith, MemoryIsWhatThePlanSays) {
     ASSERT_TRUE(Run(sets).ok());
     const Json report = *ParseJson(*ReadFile(folder_ + "/report.json"), "report.json");
     EXPECT_TRUE(report["peak_is_met"].get<bool>());
+    // On CPUs with matrix instructions a product takes scratch memory that no plan has, which can move the
+    // peak to a moment with fewer activations.
+    const bool has_scratch = report["library_scratch_bytes"].get<int64_t>() > 0;
     for (const char* category : {"optimizer", "parameters", "gradients", "buffers", "activations"}) {
+      if (has_scratch && category == std::string("activations")) {
+        EXPECT_LE(report["measured_at_peak"][category].get<int64_t>(),
+                  report["predicted_at_peak"][category].get<int64_t>());
+        continue;
+      }
       EXPECT_EQ(report["measured_at_peak"][category].get<int64_t>(),
                 report["predicted_at_peak"][category].get<int64_t>())
           << category << " in " << precision;
