@@ -28,7 +28,7 @@ namespace trainctl::plan {
 
 inline constexpr char kPlanSchema[] = "trainctl.plan.v1";
 
-// What a run says of a plan with `shares_devices`.
+// The note that a run prints if its plan has `shares_devices`.
 inline constexpr char kSharedDevicesNote[] =
     "workers share devices, as TRAINCTL_TEST_SHARED_DEVICES asks for in tests: the times of this run mean "
     "nothing";

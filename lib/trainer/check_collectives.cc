@@ -60,7 +60,7 @@ Bytes ValuesOf(DType dtype, uint64_t stream, int rank, int64_t count) {
   return bytes;
 }
 
-// Elements [first, first + count) combined over `ranks`; with `own` also combined with what that rank holds.
+// Elements [first, first + count), combined over `ranks`.
 Bytes Combined(comm::Reduction how, uint64_t stream, const std::vector<int>& ranks, int64_t first,
                int64_t count) {
   Bytes bytes(static_cast<size_t>(count * DTypeBytes(how.dtype)));
@@ -181,7 +181,7 @@ class Checker {
     return absl::OkStatus();
   }
 
-  // `run` on a stream of its own, or on the one that computes, as tensor parallelism calls it.
+  // Runs on the computing stream, as tensor parallelism does, or on its own stream.
   absl::Status RunOn(bool computing, const std::function<absl::Status()>& run) {
     return computing ? run() : OnStreams({run});
   }
@@ -260,7 +260,7 @@ class Checker {
                   shard_bytes = shard * DTypeBytes(how.dtype);
     const at::Tensor in = OnDevice(ValuesOf(how.dtype, stream, options_.rank, shard * group.size()));
     Bytes wanted = Combined(how, stream, ranks, group.index() * shard, shard);
-    // What is there already are zeros, or this rank's own values once more.
+    // With `accumulate`, `out` already holds this rank's first values.
     at::Tensor out = Room(shard_bytes);
     if (accumulate) {
       out = OnDevice(ValuesOf(how.dtype, stream, options_.rank, shard));
@@ -309,7 +309,7 @@ class Checker {
       in_bytes.push_back(elements(own, k) * DTypeBytes(DType::kF32));
       out_bytes.push_back(elements(k, own) * DTypeBytes(DType::kF32));
       sent += elements(own, k);
-      // Of what rank k sends: the piece for this one.
+      // The piece for this rank, of everything that rank k sends.
       int64_t before = 0;
       for (int to = 0; to < own; ++to) before += elements(k, to);
       const Bytes theirs =

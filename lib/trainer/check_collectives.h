@@ -1,6 +1,6 @@
 // Whether the collectives and messages of comm::Group, as the trainer calls them, give on this machine what
 // the host computes from the same inputs: on every group of ranks that a mesh has, from buffers of 4 bytes to
-// `max_bytes`, on the stream that computes and on streams beside it.
+// `max_bytes`, on the computing stream and on streams next to it.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ struct CollectiveCheck {
   std::string plugin_path;  // empty: the CPU
   int rank = 0;
   int world_size = 2;
-  std::string store_path;  // of a file that the ranks of this check share, and no other check
+  std::string store_path;  // a file that the ranks of this check share, and no other check
   int64_t max_bytes = int64_t{64} << 20;
-  absl::Duration timeout = absl::Minutes(1);  // of one collective
-  // Fills what rank `plants_error` received with something else before it looks, so that every check must
-  // fail there; -1: none. For tests.
+  absl::Duration timeout = absl::Minutes(1);  // per collective
+  // The rank that changes one bit of what it received, so that its checks must fail; -1 if there is none. For
+  // tests.
   int plants_error = -1;
 };
 

@@ -214,7 +214,7 @@ class Operators {
  private:
   using Run = std::function<void(const device::Device&, const TypedKernels&, Tensors&)>;
 
-  // Inputs are made only for an operator that is wanted: to draw all of them takes half a minute.
+  // Makes inputs only for matching operators: drawing all of them takes half a minute.
   template <typename MakeInputs>
   void Add(const std::string& name, const MakeInputs& make_inputs, Results results, Run run,
            double bound = -1, bool any_order = false) {

@@ -739,11 +739,11 @@ absl::StatusOr<RunOutcome> Told(const WorkerDeps& deps, absl::StatusOr<RunOutcom
   return outcome;
 }
 
-// Of the run that this process does; null: none is under way.
+// The run of this process; null if none is in progress.
 std::atomic<const WorkerDeps*> g_running = nullptr;
 
-// Called when an exception ends a thread that is not ours, as NCCL's watchdog does when a collective takes
-// too long: the launcher hears why before the process ends.
+// Runs if a library's thread throws, as NCCL's watchdog does when a collective times out. Reports the reason
+// to the launcher, then ends the process.
 [[noreturn]] void TellWhyItEnds() {
   std::string why = "a thread ended the process without a reason";
   if (const std::exception_ptr current = std::current_exception(); current != nullptr) {
@@ -764,7 +764,7 @@ std::atomic<const WorkerDeps*> g_running = nullptr;
   std::_Exit(static_cast<int>(ExitCode::kWorkerFailed));
 }
 
-// While it lives, what ends the process is told.
+// Reports uncaught exceptions to the launcher as long as it exists.
 class TellsWhyItEnds {
  public:
   explicit TellsWhyItEnds(const WorkerDeps& deps) {
