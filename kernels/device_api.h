@@ -14,7 +14,7 @@
 namespace trainctl::kernels {
 
 // Raised with every change of what follows or of kernels.h.
-inline constexpr uint32_t kDeviceAbi = 7;
+inline constexpr uint32_t kDeviceAbi = 8;
 inline constexpr char kDeviceApiSymbol[] = "trainctl_device_api";
 
 struct DeviceProperties {
@@ -50,9 +50,11 @@ struct DeviceApi {
 
   // Collectives between the devices of `world_size` processes. `store` is a c10d::Store*, kept alive by the
   // caller for as long as the backend; the result is a c10d::Backend* with one reference that is the
-  // caller's, null on failure. Collective.
-  void* (*make_backend)(void* store, int rank, int world_size, int64_t timeout_ms, char* reason,
-                        size_t reason_bytes);
+  // caller's, null on failure. Collective. A process calls its backends on at most `num_streams` streams at
+  // once. The device must run what is first on each of these streams, in whatever order it was queued: what
+  // waits for a peer on one stream must not keep back another stream.
+  void* (*make_backend)(void* store, int rank, int world_size, int64_t timeout_ms, int num_streams,
+                        char* reason, size_t reason_bytes);
 
   // Graphs (device/graph.h). Between begin and end what is launched on the calling thread's stream is kept,
   // and what that thread allocates is the graph's. begin returns null on failure; end and free follow

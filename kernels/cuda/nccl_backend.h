@@ -7,7 +7,7 @@
 namespace trainctl::kernels {
 
 // DeviceApi::make_backend.
-void* MakeNcclBackend(void* store, int rank, int world_size, int64_t timeout_ms, char* reason,
-                      size_t reason_bytes);
+void* MakeNcclBackend(void* store, int rank, int world_size, int64_t timeout_ms, int num_streams,
+                      char* reason, size_t reason_bytes);
 
 }  // namespace trainctl::kernels

@@ -51,9 +51,10 @@ void SetUpProducts() {
   at::globalContext().setAllowBF16ReductionCuBLAS(false);
 }
 
-// Kernels of different communicators start on the device in the order in which they were launched. Every rank
-// launches them in the same order (lib/parallel), so none can hold the place that another one waits for.
-void SetUpCollectives() { SetDefault("NCCL_LAUNCH_ORDER_IMPLICIT", "1"); }
+// With fewer queues than streams, a stream that waits for another rank keeps back the streams that share its
+// queue. A step has up to seven streams with exchanges, LibTorch one more for each group. CUDA reads this at
+// its first call.
+void SetUpQueues() { SetDefault("CUDA_DEVICE_MAX_CONNECTIONS", "32"); }
 
 int Open(int ordinal, DeviceProperties* properties, char* reason, size_t reason_bytes) {
   cudaDeviceProp device;
@@ -70,7 +71,6 @@ int Open(int ordinal, DeviceProperties* properties, char* reason, size_t reason_
   properties->capability_minor = device.minor;
   try {
     SetUpProducts();
-    SetUpCollectives();
     at::globalContext().lazyInitDevice(at::kCUDA);
     c10::cuda::set_device(static_cast<c10::DeviceIndex>(ordinal));
   } catch (const std::exception& error) {
@@ -84,6 +84,7 @@ int Open(int ordinal, DeviceProperties* properties, char* reason, size_t reason_
 
 extern "C" __attribute__((visibility("default"))) const trainctl::kernels::DeviceApi* trainctl_device_api() {
   using namespace trainctl::kernels;
+  SetUpQueues();
   static const DeviceApi api = {
       .abi = kDeviceAbi,
       .table_bytes = sizeof(DeviceApi),

@@ -56,7 +56,7 @@ absl::StatusOr<Group> Communicator::MakeGroup(std::vector<int> ranks, std::strin
   TRAINCTL_ASSIGN_OR_RETURN(
       group.device_backend_,
       MakeDeviceBackend(*device_, c10::make_intrusive<c10d::PrefixStore>(prefix, store_), group.index_,
-                        group.size(), timeout_));
+                        group.size(), timeout_, num_streams_));
   return group;
 }
 

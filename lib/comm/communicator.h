@@ -25,6 +25,12 @@ class Communicator {
   int rank() const { return rank_; }
   int world_size() const { return world_size_; }
 
+  const device::Device& device() const { return *device_; }
+
+  // On how many streams at once this process uses the groups that are made from now on. A device keeps room
+  // for as many.
+  void SetNumStreams(int num_streams) { num_streams_ = num_streams; }
+
   // All ranks must make as many groups in the same order; `ranks` contains rank(). Between devices collective
   // over `ranks`.
   absl::StatusOr<Group> MakeGroup(std::vector<int> ranks, std::string axis);
@@ -43,6 +49,7 @@ class Communicator {
   int rank_ = 0;
   int world_size_ = 1;
   int next_tag_ = 0;
+  int num_streams_ = 1;
   absl::Duration timeout_;
   std::shared_ptr<FaultHook> fault_hook_ = std::make_shared<FaultHook>();
 };

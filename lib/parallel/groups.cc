@@ -1,16 +1,42 @@
 #include "parallel/groups.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "base/status.h"
 
 namespace trainctl::parallel {
 namespace {
 
 std::string NameOfMessages(int from, int to) { return absl::StrCat("messages from ", from, " to ", to); }
+
+// Variables with which a step that is proven may still hang, since streams then wait for each other: stages
+// of a pipeline start messages in different orders.
+absl::Status CheckEnvironment(int num_streams) {
+  const char* const order = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+  if (order != nullptr && absl::string_view(order) != "0") {
+    return UsageError(
+        absl::StrCat("NCCL_LAUNCH_ORDER_IMPLICIT=", order,
+                     " is set in the environment. With it the stages of a pipeline can wait for "
+                     "each other forever: unset it, or set it to 0"));
+  }
+  // Each stream has one of LibTorch's beside it, and there are the computing stream and the default stream.
+  const int needed = 2 * num_streams + 2;
+  const char* const queues = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  int num_queues = 0;
+  if (queues != nullptr && absl::SimpleAtoi(queues, &num_queues) && num_queues < needed) {
+    return UsageError(absl::StrCat("CUDA_DEVICE_MAX_CONNECTIONS=", queues, " is set in the environment. The ",
+                                   num_streams, " streams of this pipeline need ", needed,
+                                   " queues, or its stages can wait for each other forever: unset it, or set "
+                                   "it to 32"));
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -32,6 +58,10 @@ absl::StatusOr<Groups> Groups::Make(comm::Communicator& communicator, const layo
                                     const schedule::Step& step) {
   const int rank = communicator.rank();
   const std::vector<int> stages = mesh.Group(rank, layout::Axis::kPp);
+  const int num_streams = schedule::NumExchangeStreams(step);
+  if (!communicator.device().is_cpu() && step.programs.size() > 1)
+    TRAINCTL_RETURN_IF_ERROR(CheckEnvironment(num_streams));
+  communicator.SetNumStreams(num_streams);
   Groups groups;
   for (const schedule::Group& group : step.groups) {
     std::vector<int> ranks = mesh.Group(rank, group.axis);

@@ -16,7 +16,8 @@ namespace trainctl::parallel {
 class Groups {
  public:
   Groups() = default;
-  // Collective over the world: every rank makes those of the same step.
+  // Collective over the world: every rank makes those of the same step. UsageError if variables of the
+  // environment would let a pipeline on devices hang.
   static absl::StatusOr<Groups> Make(comm::Communicator& communicator, const layout::Mesh& mesh,
                                      const schedule::Step& step);
 

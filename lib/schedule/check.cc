@@ -33,7 +33,6 @@ class StepChecker {
     const Exchanges exchanges(step_);
     proof.min_messages_in_flight = MinMessagesInFlight(step_, exchanges);
     TRAINCTL_RETURN_IF_ERROR(CheckProgress(step_, exchanges, transport_, proof.min_messages_in_flight));
-    proof.finishes_in_turn = Finishes(step_, exchanges, {.order = MessageOrder::kStreamsInTurn});
     return proof;
   }
 

@@ -24,9 +24,6 @@ class Progress {
     TRAINCTL_CHECK(transport.max_in_flight == 0 || transport.order == MessageOrder::kList);
     for (const Exchanges::Meeting& meeting : exchanges.meetings())
       meetings_.push_back({std::vector<int>(meeting.classes.size(), 0), 0});
-    has_tensor_ = std::any_of(step.groups.begin(), step.groups.end(), [](const Group& group) {
-      return group.axis == layout::Axis::kTp && group.stream == kComputeStream;
-    });
     for (size_t c = 0; c < classes_.size(); ++c) {
       const Program& program = step.programs[c];
       Class& state = classes_[c];
@@ -35,7 +32,6 @@ class Progress {
       state.following.assign(n, -1);
       state.heads.assign(is_list() ? 1 : program.streams.size(), -1);
       for (size_t i = n; i-- > 0;) state.following[i] = std::exchange(HeadOf(c, i), static_cast<int>(i));
-      state.turn = NextTurn(c, 0);
       Wake(static_cast<int>(c));
     }
   }
@@ -100,7 +96,6 @@ class Progress {
     std::vector<Phase> phases;   // by instruction
     std::vector<int> following;  // the next instruction of the same lane; -1: none
     std::vector<int> heads;      // by lane: an instruction; -1: the lane has finished
-    int turn = 0;                // kStreamsInTurn: the first exchange that has not started
     int num_in_flight = 0;       // messages
     bool awake = false;          // in woken_
   };
@@ -125,17 +120,6 @@ class Progress {
   int& HeadOf(size_t c, size_t index) {
     const size_t lane = is_list() ? 0 : static_cast<size_t>(step_.programs[c].instructions[index].stream);
     return classes_[c].heads[lane];
-  }
-
-  // With tensor parallelism every block exchanges something on the compute stream.
-  bool TakesTurns(const Instruction& instruction) const {
-    return transport_.order == MessageOrder::kStreamsInTurn &&
-           (instruction.stream != kComputeStream || (has_tensor_ && RunsBlock(instruction.op)));
-  }
-  int NextTurn(size_t c, int from) const {
-    const int n = static_cast<int>(step_.programs[c].instructions.size());
-    while (from < n && !TakesTurns(At(c, from))) ++from;
-    return from;
   }
 
   void Wake(int c) {
@@ -170,9 +154,7 @@ class Progress {
   }
   // The head of a lane, but for the limit.
   bool MayStartBut(size_t c, int index) const {
-    const Instruction& instruction = At(c, index);
-    if (TakesTurns(instruction) && classes_[c].turn != index) return false;
-    return FirstWait(c, instruction) < 0 && ComputationBefore(c, index) < 0;
+    return FirstWait(c, At(c, index)) < 0 && ComputationBefore(c, index) < 0;
   }
   // A computation earlier in the list that has not completed, for an exchange; -1: none.
   int ComputationBefore(size_t c, int index) const {
@@ -190,7 +172,6 @@ class Progress {
     Class& state = classes_[c];
     const Instruction& instruction = At(c, index);
     state.phases[static_cast<size_t>(index)] = Phase::kInFlight;
-    if (TakesTurns(instruction)) state.turn = NextTurn(c, index + 1);
     ++num_in_flight_;
     if (IsMessage(instruction.op)) ++state.num_in_flight;
     const Exchanges::Place& place = exchanges_.PlaceOf(c, static_cast<size_t>(index));
@@ -252,7 +233,6 @@ class Progress {
     if (const int wait = FirstWait(c, instruction); wait >= 0) return {{c, wait}, "needs"};
     if (const int before = ComputationBefore(c, index); before >= 0)
       return {{c, before}, "comes in the list after"};
-    if (TakesTurns(instruction) && state.turn != index) return {{c, state.turn}, "takes its turn after"};
     for (int other = 0;; ++other) {  // the limit
       if (IsMessage(At(c, other).op) && state.phases[static_cast<size_t>(other)] == Phase::kInFlight)
         return {{c, other}, "cannot start before the end of"};
@@ -280,7 +260,6 @@ class Progress {
   const Step& step_;
   const Exchanges& exchanges_;
   Transport transport_;
-  bool has_tensor_ = false;
   int num_in_flight_ = 0;  // instructions of all classes
   std::vector<Class> classes_;
   std::vector<Meeting> meetings_;
@@ -324,18 +303,12 @@ Exchanges::Exchanges(const Step& step) {
   }
 }
 
-bool Finishes(const Step& step, const Exchanges& exchanges, const Transport& transport) {
-  return Progress(step, exchanges, transport).Run();
-}
-
 absl::Status CheckProgress(const Step& step, const Exchanges& exchanges, const Transport& transport,
                            int needed) {
   Progress progress(step, exchanges, transport);
   if (progress.Run()) return absl::OkStatus();
   std::string circumstances;
   if (transport.order == MessageOrder::kStreams) circumstances = " with one message in flight per stream";
-  if (transport.order == MessageOrder::kStreamsInTurn)
-    circumstances = " with one message in flight per stream and streams that start in list order";
   if (transport.max_in_flight > 0) {
     circumstances =
         absl::StrCat(" with ", transport.max_in_flight, " message", transport.max_in_flight > 1 ? "s" : "",

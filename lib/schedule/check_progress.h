@@ -40,11 +40,8 @@ class Exchanges {
   std::vector<std::vector<Place>> places_;  // [class][instruction]
 };
 
-// Whether every rank finishes.
-bool Finishes(const Step& step, const Exchanges& exchanges, const Transport& transport);
-
-// The same; InternalError describes the cycle of ranks that wait for each other. `needed` is
-// MinMessagesInFlight of the step, for the message.
+// Whether every rank finishes; InternalError describes the cycle of ranks that wait for each other. `needed`
+// is MinMessagesInFlight of the step, for the message.
 absl::Status CheckProgress(const Step& step, const Exchanges& exchanges, const Transport& transport,
                            int needed);
 

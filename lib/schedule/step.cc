@@ -1,6 +1,7 @@
 #include "schedule/step.h"
 
 #include <algorithm>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -85,6 +86,18 @@ void Program::Clear() {
 int NumMessageStreams(const Program& program) {
   return static_cast<int>(std::count_if(program.streams.begin(), program.streams.end(),
                                         [](const Stream& stream) { return stream.peer >= 0; }));
+}
+
+int NumExchangeStreams(const Step& step) {
+  std::set<int> streams;
+  for (const Group& group : step.groups) {
+    const bool is_of_scalars = group.stream == kComputeStream && group.axis != layout::Axis::kTp;
+    if (!is_of_scalars) streams.insert(group.stream);
+  }
+  int num_messages = 0;
+  for (const Program& program : step.programs)
+    num_messages = std::max(num_messages, NumMessageStreams(program));
+  return static_cast<int>(streams.size()) + num_messages;
 }
 
 int Step::StageOf(int block) const {

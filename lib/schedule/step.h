@@ -201,13 +201,8 @@ struct Step {
 // for and after the computations before it in the list, as the thread that computes launches it.
 enum class MessageOrder : uint8_t {
   // Each stream moves one message at a time, in list order, and no stream waits for another. This is the
-  // executor's promise, and what it does between hosts.
+  // executor's promise, between hosts and between devices.
   kStreams,
-  // Like kStreams, but a rank starts an exchange, or a block with tensor parallelism, only after it has
-  // started all of those before it in the list. With NCCL_LAUNCH_ORDER_IMPLICIT=1 NCCL starts kernels like
-  // this when they are queued in list order. A message that waits for the one before it on its stream then
-  // holds back all streams.
-  kStreamsInTurn,
   // A rank works through its list. It runs each computation to its end, and starts each exchange without
   // waiting for its end. Streams do not matter. With `max_in_flight` messages in flight it waits until one of
   // them completes before it starts the next.
@@ -226,8 +221,6 @@ struct Proof {
   // The least Transport::max_in_flight with which every rank finishes in kList order. A back end that
   // completes each message before it starts the next one has 1. 0: no number suffices. 1 if there are none.
   int min_messages_in_flight = 0;
-  // Every rank also finishes in kStreamsInTurn order.
-  bool finishes_in_turn = false;
 };
 
 // Proves all programs together, trusting nothing of how they were made. Of each: waits point backwards and
@@ -241,6 +234,10 @@ struct Proof {
 absl::StatusOr<Proof> Check(const Step& step, const layout::Ledger& ledger, const Transport& transport = {});
 // Of a step without parameters (ExpandOrder in build_step.h).
 absl::StatusOr<Proof> Check(const Step& step, const Transport& transport = {});
+
+// The most streams of one rank on which exchanges with other ranks may be under way at once; scalars are
+// exchanged between hosts and do not count.
+int NumExchangeStreams(const Step& step);
 
 // "forward block 3 micro-batch 1"
 std::string Describe(const Instruction& instruction);

@@ -87,6 +87,7 @@ class Checker {
     // The trainer has one for gathers and one for sums, and one for the messages of each direction to each
     // stage.
     for (int i = 0; i < 4; ++i) streams_.push_back(std::make_unique<parallel::Stream>(device_, events_));
+    communicator_.SetNumStreams(static_cast<int>(streams_.size()) + 1);  // and the computing stream
     TRAINCTL_RETURN_IF_ERROR(CheckScalars(everyone));
     for (const std::vector<int>& ranks : GroupsOfMeshes()) TRAINCTL_RETURN_IF_ERROR(CheckGroup(ranks));
     TRAINCTL_RETURN_IF_ERROR(CheckMessages());

@@ -75,7 +75,8 @@ OperatorCheck Check(const device::Device& device, const DeviceOperator& op) {
 OperatorCheck CheckCollectives(const device::Device& device) {
   OperatorCheck check{.name = "all-reduce of one rank", .bound = 0, .deterministic = true};
   const absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> backend = comm::MakeDeviceBackend(
-      device, c10::make_intrusive<c10d::HashStore>(), /*rank=*/0, /*world_size=*/1, absl::Minutes(1));
+      device, c10::make_intrusive<c10d::HashStore>(), /*rank=*/0, /*world_size=*/1, absl::Minutes(1),
+      /*num_streams=*/1);
   if (!backend.ok()) {
     std::fprintf(stderr, "%s\n", std::string(backend.status().message()).c_str());
     check.error = std::numeric_limits<double>::quiet_NaN();

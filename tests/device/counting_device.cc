@@ -390,7 +390,7 @@ int Open(int, DeviceProperties* properties, char*, size_t) {
 
 int TakeError(char*, size_t) { return 0; }
 
-void* MakeBackend(void*, int, int, int64_t, char* reason, size_t reason_bytes) {
+void* MakeBackend(void*, int, int, int64_t, int, char* reason, size_t reason_bytes) {
   std::snprintf(reason, reason_bytes, "the counting device is alone");
   return nullptr;
 }

@@ -202,6 +202,13 @@ class DeviceTest(unittest.TestCase):
         self.assertEqual(done.returncode, 4, done.stderr)
         self.assertIn("Watchdog caught collective operation timeout", done.stderr)
 
+    def test_variables_that_let_a_pipeline_hang_are_refused(self):
+        for variable in ("NCCL_LAUNCH_ORDER_IMPLICIT=1", "CUDA_DEVICE_MAX_CONNECTIONS=1"):
+            name, value = variable.split("=")
+            _, done = self.launch("cuda", workers=2, parallel="pp = 2", more_env={name: value}, name=name)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(f"{variable} is set in the environment", done.stderr)
+
     def check_collectives(self, *more, plugin=None):
         device = ["--device", "cuda", "--plugin", plugin] if plugin else []
         done = subprocess.run([TRAINCTL.with_name("trainctl-worker"), "check-collectives", "--max-bytes", "20000", *device, *more],

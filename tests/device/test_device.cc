@@ -725,8 +725,11 @@ class Work final : public c10d::Work {
 
 class Backend final : public c10d::Backend {
  public:
-  Backend(c10::intrusive_ptr<c10d::Backend> gloo, int rank, int size)
-      : c10d::Backend(rank, size), gloo_(std::move(gloo)), queue_(MakeQueue(Role::kCommunication)) {}
+  Backend(c10::intrusive_ptr<c10d::Backend> gloo, int rank, int size, int num_streams)
+      : c10d::Backend(rank, size),
+        gloo_(std::move(gloo)),
+        num_streams_(num_streams),
+        queue_(MakeQueue(Role::kCommunication)) {}
   // As NCCL's says of a group that was not shut down.
   ~Backend() override {
     if (!is_shut_down_ && std::getenv("TRAINCTL_TEST_DEVICE_TELLS") != nullptr)
@@ -805,15 +808,29 @@ class Backend final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Work> BetweenTwo(std::function<void()> exchange) {
     Mark::BehindAllOf(Current()).Hold(*queue_);
     queue_->Add(Guarded(std::move(exchange)));
-    return c10::make_intrusive<Work>(Mark::BehindAllOf(queue_));
+    const Mark end = Mark::BehindAllOf(queue_);
+    RequireRoom(end);
+    return c10::make_intrusive<Work>(end);
+  }
+
+  // The device has room for exchanges on as many streams as the trainer said.
+  void RequireRoom(const Mark& end) const {
+    static std::mutex& mutex = *new std::mutex;
+    static std::map<c10::StreamId, Mark>& last =
+        *new std::map<c10::StreamId, Mark>;  // by the caller's stream
+    std::lock_guard lock(mutex);
+    std::erase_if(last, [](const auto& at) { return at.second.queue->IsDone(at.second.position); });
+    last[t_stream] = end;
+    if (static_cast<int>(last.size()) > num_streams_) Die("exchanges on more streams than it has room for");
   }
 
   c10::intrusive_ptr<c10d::Backend> gloo_;
+  int num_streams_;
   std::shared_ptr<Queue> queue_;
   bool is_shut_down_ = false;
 };
 
-void* MakeBackend(void* store, int rank, int world_size, int64_t timeout_ms, char* reason,
+void* MakeBackend(void* store, int rank, int world_size, int64_t timeout_ms, int num_streams, char* reason,
                   size_t reason_bytes) {
   try {
     auto shared =
@@ -826,7 +843,7 @@ void* MakeBackend(void* store, int rank, int world_size, int64_t timeout_ms, cha
     }
     auto gloo = trainctl::comm::MakeGlooBackend(shared, rank, world_size, absl::Milliseconds(timeout_ms),
                                                 "127.0.0.1");
-    return c10::make_intrusive<Backend>(std::move(gloo), rank, world_size).release();
+    return c10::make_intrusive<Backend>(std::move(gloo), rank, world_size, num_streams).release();
   } catch (const std::exception& error) {
     std::snprintf(reason, reason_bytes, "%s", error.what());
     return nullptr;

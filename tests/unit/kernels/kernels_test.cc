@@ -14,6 +14,7 @@
 
 #include "base/counter_rng.h"
 #include "emulated_table.h"
+#include "kernels/cuda/nccl_blocks.h"
 #include "kernels/cuda/nccl_version.h"
 
 namespace trainctl::kernels {
@@ -523,6 +524,20 @@ TEST(NcclVersion, AnOlderLibraryThanTheHeaderIsRefusedWithBoth) {
             std::string::npos);
   EXPECT_NE(WhyNotNccl(22809, 30001), "");
   EXPECT_NE(WhyNotNccl(22809, 0).find("no NCCL is loaded"), std::string::npos);
+}
+
+TEST(NcclBlocks, KernelsOfAllStreamsFitBesideEachOther) {
+  EXPECT_EQ(MostBlocks(/*multiprocessors=*/132, /*num_streams=*/1), 64);
+  EXPECT_EQ(MostBlocks(132, 2), 32);
+  EXPECT_EQ(MostBlocks(132, 7), 8);
+  EXPECT_EQ(MostBlocks(14, 7), 1);  // a slice of a GPU
+  for (int multiprocessors = 40; multiprocessors <= 200; ++multiprocessors) {
+    for (int num_streams = 1; num_streams <= 8; ++num_streams) {
+      const int blocks = MostBlocks(multiprocessors, num_streams);
+      EXPECT_EQ(blocks & (blocks - 1), 0) << blocks;
+      EXPECT_LE(blocks * num_streams, multiprocessors * 3 / 4);
+    }
+  }
 }
 
 TEST_P(KernelsTest, SumsKeepTheOrderOfTheirInputs) {

@@ -102,8 +102,8 @@ class Player {
   explicit Player(const Acts& acts) : acts_(acts) {}
 
   // Each rank is a thread that goes through its list, with at most that many messages in flight; 0: any
-  // number. one_per_direction: a message also starts only after the one before it in its direction completed.
-  bool FinishesInListOrder(int max_in_flight, bool one_per_direction = false) {
+  // number.
+  bool FinishesInListOrder(int max_in_flight) {
     started_.clear();
     std::vector<Threads::Actions> threads;
     for (size_t rank = 0; rank < acts_.size(); ++rank) {
@@ -113,10 +113,7 @@ class Player {
           actions.push_back({[this, &act] { return Has(act); }, [] {}});
           continue;
         }
-        actions.push_back({[=, this, &act] {
-                             return (max_in_flight == 0 || InFlight(rank) < max_in_flight) &&
-                                    (!one_per_direction || Started(act) == Completed(act.channel));
-                           },
+        actions.push_back({[=, this, &act] { return max_in_flight == 0 || InFlight(rank) < max_in_flight; },
                            [this, &act] { ++Started(act); }});
       }
       // The last messages.
@@ -264,27 +261,24 @@ Acts ActsOf(const Step& step) {
 
 Transport AtMost(int max_in_flight) { return {.order = MessageOrder::kList, .max_in_flight = max_in_flight}; }
 
-constexpr Transport kInTurn = {.order = MessageOrder::kStreamsInTurn};
-
 struct Expected {
   const char* order;
   int min_messages_in_flight;
-  bool finishes_in_turn;
 };
 
 // On 4 ranks with 8 micro-batches, and the fewest stages per rank.
-constexpr std::array<Expected, kNumPipelineKinds> kExpected = {{{"gpipe", 1, true},
-                                                                {"1f1b", 2, true},
-                                                                {"interleaved-1f1b", 3, true},
-                                                                {"looped-bfs", 3, false},
-                                                                {"zb-h1", 2, true},
-                                                                {"zb-h2", 2, true},
-                                                                {"interleaved-zb", 3, false},
-                                                                {"zbv", 3, false},
-                                                                {"v-half", 2, true},
-                                                                {"v-min", 2, true},
-                                                                {"dualpipe", 3, false},
-                                                                {"dualpipev", 3, false}}};
+constexpr std::array<Expected, kNumPipelineKinds> kExpected = {{{"gpipe", 1},
+                                                                {"1f1b", 2},
+                                                                {"interleaved-1f1b", 3},
+                                                                {"looped-bfs", 3},
+                                                                {"zb-h1", 2},
+                                                                {"zb-h2", 2},
+                                                                {"interleaved-zb", 3},
+                                                                {"zbv", 3},
+                                                                {"v-half", 2},
+                                                                {"v-min", 2},
+                                                                {"dualpipe", 3},
+                                                                {"dualpipev", 3}}};
 
 // One fewer stops, by the checker and by threads that know the passes alone.
 TEST(MessagesInFlight, OfTheTwelveOrders) {
@@ -298,7 +292,6 @@ TEST(MessagesInFlight, OfTheTwelveOrders) {
     ASSERT_TRUE(proof.ok()) << proof.status();
     const int least = proof->min_messages_in_flight;
     EXPECT_EQ(least, expected.min_messages_in_flight);
-    EXPECT_EQ(proof->finishes_in_turn, expected.finishes_in_turn);
     const Acts acts = ActsOf(order);
     Player player(acts);
     EXPECT_TRUE(player.FinishesInListOrder(least));
@@ -308,8 +301,6 @@ TEST(MessagesInFlight, OfTheTwelveOrders) {
       EXPECT_FALSE(Check(step, AtMost(least - 1)).ok());
     }
     EXPECT_TRUE(player.FinishesOnStreams());
-    EXPECT_EQ(player.FinishesInListOrder(0, /*one_per_direction=*/true), expected.finishes_in_turn);
-    EXPECT_EQ(Check(step, kInTurn).ok(), expected.finishes_in_turn);
     for (const Program& program : step.programs) EXPECT_LE(NumMessageStreams(program), 4);
   }
 }
@@ -318,6 +309,9 @@ TEST(MessagesInFlight, OfOneProgramThereAreNone) {
   const BuiltCase built = Build({.mesh = {.dp_replicate = 2}, .num_micro_batches = 2});
   EXPECT_EQ(Check(built.step, built.ledger)->min_messages_in_flight, 1);
   EXPECT_EQ(NumMessageStreams(built.step.programs[0]), 0);
+  EXPECT_EQ(NumExchangeStreams(built.step), 2);  // gathers, and sums of gradients
+  const BuiltCase tensor = Build({.mesh = {.pp = 2, .tp = 2}, .layers = 2, .pipeline = PipelineKind::k1F1B});
+  EXPECT_EQ(NumExchangeStreams(tensor.step), 5);  // and the computing stream, and messages both ways
 }
 
 // Orders of any shape, and steps of models with every ZeRO stage, tensor parallelism and several blocks per
@@ -349,7 +343,6 @@ TEST(MessagesInFlight, OfRandomShapesAndLayouts) {
       ASSERT_TRUE(proof.ok()) << test.Name() << ": " << proof.status();
       Player player(acts);
       EXPECT_EQ(proof->min_messages_in_flight, player.Least()) << test.Name();
-      EXPECT_EQ(proof->finishes_in_turn, player.FinishesInListOrder(0, true)) << test.Name();
       EXPECT_TRUE(player.FinishesOnStreams()) << test.Name();
       ++counts[proof->min_messages_in_flight];
     }
@@ -361,12 +354,6 @@ TEST(MessagesInFlight, OfRandomShapesAndLayouts) {
 // What docs/design/schedules.md says of shapes.
 TEST(MessagesInFlight, DependOnTheShape) {
   EXPECT_EQ(Check(Expanded(PipelineKind::kLoopedBreadthFirst, {4, 16, 2}))->min_messages_in_flight, 5);
-  for (int p = 2; p <= 6; ++p) {
-    for (int m = 1; m <= 18; ++m) {
-      const Step step = Expanded(PipelineKind::kInterleaved1F1B, {p, m, 2});
-      EXPECT_EQ(Check(step)->finishes_in_turn, m < 2 * p || (m % p == 0 && p > 2)) << p << " " << m;
-    }
-  }
 }
 
 // A back end that completes each message before it starts the next: its ranks stop, and the checker says so
@@ -398,16 +385,6 @@ TEST(MessagesInFlight, AnErrorNamesTheCycle) {
       "1 micro-batch 1 from 0 (stage 0 to 1); that cannot start before the end of class 1: send block 1 "
       "micro-batch 0 to 0 (stage 1 to 0); that is in flight until its peer starts class 0: receive block 1 "
       "micro-batch 0 from 1 (stage 1 to 0); that cannot start before the end of the first again");
-  const Step looped = Expanded(PipelineKind::kLoopedBreadthFirst, {2, 4, 2});
-  EXPECT_EQ(
-      std::string(Check(looped, kInTurn).status().message()),
-      "step 'looped-bfs': class 0, instruction 5 (send block 1 micro-batch 2 to 1): waits forever with one "
-      "message in flight per stream and streams that start in list order: it is in flight until its peer "
-      "starts class 1: receive block 1 micro-batch 2 from 0 (stage 0 to 1); that takes its turn after class "
-      "1: send block 2 micro-batch 1 to 0 (stage 1 to 2); that comes on its stream after class 1: send block "
-      "2 micro-batch 0 to 0 (stage 1 to 2); that is in flight until its peer starts class 0: receive block 2 "
-      "micro-batch 0 from 1 (stage 1 to 2); that takes its turn after class 0: send block 1 micro-batch 3 to "
-      "1 (stage 0 to 1); that comes on its stream after the first again");
 }
 
 // Moves an instruction to a later place in the list; waits follow it.
@@ -453,7 +430,6 @@ class Mutants {
     ++(least > before ? num_more_ : least < before ? num_fewer_ : num_same_);
     if (least == before) return;
     EXPECT_EQ(player.Least(), least) << what;
-    EXPECT_EQ(player.FinishesInListOrder(0, true), proof->finishes_in_turn) << what;
   }
 
   void ExpectAll() const {
