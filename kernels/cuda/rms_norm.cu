@@ -20,7 +20,10 @@ constexpr int kNormThreads = 512;
 constexpr int kNormBlocks = 1;
 
 constexpr int kSummed = 2;
+// Narrow rows take few threads each, so that more slices are needed to keep the device busy.
+constexpr int64_t kNarrowNorm = 1024;
 constexpr int64_t kMostNormSlices = 512;
+constexpr int64_t kMostNarrowNormSlices = 1024;
 constexpr int64_t kLeastRowsPerNormSlice = 8;
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -271,7 +274,7 @@ void AddRmsNorm(void* sum, void* y, void* rstd, const void* x, const void* w, fl
 // As many slices as keep the device busy, and as have their sums in the workspace.
 int64_t RowsPerNormSlice(int64_t n, int64_t h, int64_t workspace_bytes) {
   const int64_t fitting = workspace_bytes / static_cast<int64_t>(sizeof(float)) / h;
-  const int64_t slices = Clamp(fitting, 1, kMostNormSlices);
+  const int64_t slices = Clamp(fitting, 1, h <= kNarrowNorm ? kMostNarrowNormSlices : kMostNormSlices);
   return CeilDiv(n, slices) > kLeastRowsPerNormSlice ? CeilDiv(n, slices) : kLeastRowsPerNormSlice;
 }
 

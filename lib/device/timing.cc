@@ -3,8 +3,8 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
-#include <limits>
 #include <stdexcept>
 #include <string>
 
@@ -19,20 +19,38 @@ double PassSeconds(const Device& device, const std::function<void()>& pass) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-double BestPassSeconds(const Device& device, const std::function<void()>& pass) {
-  constexpr int kTimes = 5, kMostPasses = 20;
+namespace {
+
+constexpr size_t kTimes = 5;
+
+// In ascending order.
+std::array<double, kTimes> TimesOfPass(const Device& device, const std::function<void()>& pass) {
+  constexpr int kMostPasses = 20;
   constexpr double kSeconds = 5e-3;
-  PassSeconds(device, pass);
   const double first = PassSeconds(device, pass);
   const int passes = std::clamp(static_cast<int>(kSeconds / std::max(first, 1e-9)), 1, kMostPasses);
-  double best = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < kTimes; ++i) {
-    const double seconds = PassSeconds(device, [&] {
+  std::array<double, kTimes> times;
+  for (double& seconds : times) {
+    seconds = PassSeconds(device, [&] {
       for (int k = 0; k < passes; ++k) pass();
     });
-    best = std::min(best, seconds / passes);
+    seconds /= passes;
   }
-  return best;
+  std::sort(times.begin(), times.end());
+  return times;
+}
+
+}  // namespace
+
+double BestPassSeconds(const Device& device, const std::function<void()>& pass) {
+  PassSeconds(device, pass);
+  return TimesOfPass(device, pass).front();
+}
+
+double SteadyPassSeconds(const Device& device, const std::function<void()>& pass) {
+  constexpr double kWarmUpSeconds = 0.5;
+  for (double seconds = 0; seconds < kWarmUpSeconds;) seconds += PassSeconds(device, pass);
+  return TimesOfPass(device, pass)[kTimes / 2];
 }
 
 double CopyBytesPerSecond(const Device& device) {

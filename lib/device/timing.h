@@ -13,9 +13,13 @@ namespace trainctl::device {
 // what the pass throws, and std::runtime_error with what a kernel reported.
 double PassSeconds(const Device& device, const std::function<void()>& pass);
 
-// Of one pass: the best of a few times, each of as many passes as take 5 ms, 20 at most, after two that count
+// Of one pass: the best of five times, each of as many passes as take 5 ms, 20 at most, after two that count
 // for nothing: libraries choose their kernels in the first.
 double BestPassSeconds(const Device& device, const std::function<void()>& pass);
+
+// Of one pass in a long run: the median of five times, like those of BestPassSeconds, after half a second of
+// passes. By then a device whose power is limited has lowered its clock.
+double SteadyPassSeconds(const Device& device, const std::function<void()>& pass);
 
 // A pass as long as this is timed well: sizes that double until one is keep a slow device for seconds only.
 inline constexpr double kLongPassSeconds = 1e-3;

@@ -15,6 +15,9 @@ namespace {
 // on that than on the products.
 constexpr int64_t kMaxLogitBytes = int64_t{32} << 20;
 constexpr int64_t kMaxLogitBytesOnDevice = int64_t{512} << 20;
+// The most rows of the tiles in which a device computes products. What exceeds whole tiles takes the time of
+// a further one.
+constexpr int64_t kRowsOfTile = 256;
 
 void Complete(Segment& segment, Operator& op, const std::string& name) {
   const auto& attributes = op.As<LinearCrossEntropyAttributes>();
@@ -72,7 +75,8 @@ Work LossAndGradientWork(const Segment& segment, const Operator& op) {
 
 int64_t LogitRowsAtOnce(const MicroBatchShape& shape, int64_t vocab, DType dtype, bool on_device) {
   const int64_t bytes = on_device ? kMaxLogitBytesOnDevice : kMaxLogitBytes;
-  const int64_t rows = std::max<int64_t>(1, bytes / (vocab * DTypeBytes(dtype)));
+  int64_t rows = std::max<int64_t>(1, bytes / (vocab * DTypeBytes(dtype)));
+  if (on_device && rows > kRowsOfTile) rows -= rows % kRowsOfTile;
   return std::min(rows, shape.tokens());
 }
 

@@ -417,7 +417,8 @@ class Operators {
   }
 
   void CrossEntropy() {
-    const int64_t n = n_, vocab = h_;
+    const int64_t vocab = sizes_.vocab > 0 ? sizes_.vocab : h_;
+    const int64_t n = std::max<int64_t>(n_ * h_ / vocab, 1);
     const at::Tensor mask =
         sizes_.is_dense ? at::ones({n}, at::kByte) : make_.Words(n, 4).ne(0).to(at::kByte);
     for (bool want_gradient : {false, true}) {

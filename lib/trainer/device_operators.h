@@ -31,7 +31,8 @@ struct DeviceOperator {
 
 struct OperatorSizes {
   int64_t rows = 0;    // tokens
-  int64_t width = 0;   // of a row; the vocabulary, of logits
+  int64_t width = 0;   // of a row
+  int64_t vocab = 0;   // of logits, which have fewer rows then and as many elements; 0: width
   int64_t words = 64;  // rows of the embedding's table
   int64_t heads = 1;   // groups of heads, of 64 elements each
   // All of every operand is used: no gaps between rows, no masked tokens. moved_bytes is exact then.

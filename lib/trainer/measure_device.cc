@@ -36,50 +36,58 @@ double LaunchSeconds(const device::Device& device) {
 
 // y = x W^T, and the gradient of W that is added to what is there: the products of a linear operator, in the
 // calls of lib/nn.
-class Products {
+class LinearProducts {
  public:
-  Products(const device::Device& device, DType dtype, MeasuredDevice& measured)
-      : device_(device), dtype_(dtype), measured_(measured) {}
+  LinearProducts(const device::Device& device, DType dtype, int64_t rows, int64_t in, int64_t out)
+      : dtype_(dtype), rows_(rows), in_(in), out_(out) {
+    const at::ScalarType type = is_half() ? at::kBFloat16 : at::kFloat;
+    x_ = device::RandomRows(device, rows, in, type);
+    w_ = device::RandomRows(device, out, in, type);
+    y_ = device::RandomRows(device, rows, out, type);
+    gradient_ = at::zeros({out, in}, device.Options(at::kFloat));
+  }
 
-  void Measure(int64_t rows, int64_t in, int64_t out) {
-    constexpr int64_t kLeastShare = 16;
-    for (int64_t share = kLeastShare; share >= 1; share /= 2) {
-      const std::vector<simulate::TimedProduct> timed = Time(rows / share, in / share, out / share);
-      if (share > 1 && timed.front().seconds < device::kLongPassSeconds) continue;
-      measured_.products.insert(measured_.products.end(), timed.begin(), timed.end());
-      return;
+  void Forward() { at::mm_out(y_, x_, w_.t()); }
+  void Backward() {
+    if (is_half()) {
+      at::addmm_out(gradient_, gradient_, y_.t(), x_, at::kFloat);
+    } else {
+      gradient_.addmm_(y_.t(), x_);
     }
+  }
+  simulate::TimedProduct TimedForward(double seconds) const {
+    return {Product(rows_, in_, out_, static_cast<double>(DTypeBytes(dtype_))), seconds};
+  }
+  simulate::TimedProduct TimedBackward(double seconds) const {
+    constexpr double kReadAndWritten = 2 * sizeof(float);
+    return {Product(out_, rows_, in_, kReadAndWritten), seconds};
   }
 
  private:
-  std::vector<simulate::TimedProduct> Time(int64_t rows, int64_t in, int64_t out) const {
-    const bool is_half = dtype_ == DType::kBF16;
-    const at::ScalarType type = is_half ? at::kBFloat16 : at::kFloat;
-    const at::Tensor x = device::RandomRows(device_, rows, in, type);
-    const at::Tensor w = device::RandomRows(device_, out, in, type);
-    at::Tensor y = device::RandomRows(device_, rows, out, type);
-    at::Tensor gradient = at::zeros({out, in}, device_.Options(at::kFloat));
-    const double backward_s = device::BestPassSeconds(device_, [&] {
-      if (is_half) {
-        at::addmm_out(gradient, gradient, y.t(), x, at::kFloat);
-      } else {
-        gradient.addmm_(y.t(), x);
-      }
-    });
-    const double forward_s = device::BestPassSeconds(device_, [&] { at::mm_out(y, x, w.t()); });
-    const auto product = [&](int64_t left, int64_t inner, int64_t right, double result_bytes) {
-      return model::Product{dtype_, static_cast<double>(left), static_cast<double>(inner),
-                            static_cast<double>(right), result_bytes};
-    };
-    constexpr double kReadAndWritten = 2 * sizeof(float);
-    return {{product(rows, in, out, static_cast<double>(DTypeBytes(dtype_))), forward_s},
-            {product(out, rows, in, kReadAndWritten), backward_s}};
+  bool is_half() const { return dtype_ == DType::kBF16; }
+  model::Product Product(int64_t left, int64_t inner, int64_t right, double result_bytes) const {
+    return {dtype_, static_cast<double>(left), static_cast<double>(inner), static_cast<double>(right),
+            result_bytes};
   }
 
-  const device::Device& device_;
   const DType dtype_;
-  MeasuredDevice& measured_;
+  const int64_t rows_, in_, out_;
+  at::Tensor x_, w_, y_, gradient_;
 };
+
+// Of that size, or of a part of it that is long enough.
+void MeasureProducts(const device::Device& device, DType dtype, int64_t rows, int64_t in, int64_t out,
+                     MeasuredDevice& measured) {
+  for (int64_t share = 16; share >= 1; share /= 2) {
+    LinearProducts products(device, dtype, rows / share, in / share, out / share);
+    const auto forward = [&] { products.Forward(); };
+    if (share > 1 && device::BestPassSeconds(device, forward) < device::kLongPassSeconds) continue;
+    const double backward_s = device::SteadyPassSeconds(device, [&] { products.Backward(); });
+    measured.products.push_back(products.TimedForward(device::SteadyPassSeconds(device, forward)));
+    measured.products.push_back(products.TimedBackward(backward_s));
+    return;
+  }
+}
 
 void MeasureAttention(const device::Device& device, int64_t head_dim, MeasuredDevice& measured) {
   constexpr int64_t kLeastTokens = 256, kMostTokens = 8192;
@@ -113,14 +121,12 @@ MeasuredDevice Measure(const device::Device& device) {
   measured.bytes_per_second = device::CopyBytesPerSecond(device);
   measured.launch_seconds = LaunchSeconds(device);
   // Of models of 1 and 8 B parameters, and a square one.
-  Products half(device, DType::kBF16, measured);
-  half.Measure(8192, 8192, 8192);
-  half.Measure(8192, 4096, 14336);
-  half.Measure(8192, 14336, 4096);
-  half.Measure(8192, 2048, 11264);
-  Products whole(device, DType::kF32, measured);
-  whole.Measure(4096, 4096, 4096);
-  whole.Measure(4096, 2048, 11264);
+  MeasureProducts(device, DType::kBF16, 8192, 8192, 8192, measured);
+  MeasureProducts(device, DType::kBF16, 8192, 4096, 14336, measured);
+  MeasureProducts(device, DType::kBF16, 8192, 14336, 4096, measured);
+  MeasureProducts(device, DType::kBF16, 8192, 2048, 11264, measured);
+  MeasureProducts(device, DType::kF32, 4096, 4096, 4096, measured);
+  MeasureProducts(device, DType::kF32, 4096, 2048, 11264, measured);
   for (int64_t head_dim : {64, 128}) MeasureAttention(device, head_dim, measured);
   return measured;
 }

