@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "absl/strings/match.h"
@@ -14,6 +13,7 @@
 #include "apps/trainctl/worker_program.h"
 #include "base/files.h"
 #include "base/folder_entries.h"
+#include "base/json.h"
 #include "base/units.h"
 #include "checkpoint/examine.h"
 #include "run/model_files.h"
@@ -23,11 +23,8 @@ namespace {
 
 using checkpoint::Depth;
 using checkpoint::Examined;
-using Json = nlohmann::ordered_json;
 
-void Print(const Json& report) {
-  std::puts(report.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
-}
+void Print(const Json& report) { std::puts(PrintableJson(report).c_str()); }
 
 Json JsonOf(const Examined& examined) {
   Json json = {{"path", examined.info.path}, {"step", examined.info.step}};

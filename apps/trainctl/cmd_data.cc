@@ -2,7 +2,6 @@
 
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "apps/trainctl/output_options.h"
 #include "apps/trainctl/progress_view.h"
 #include "apps/trainctl/stop_request.h"
+#include "base/json.h"
 #include "base/units.h"
 #include "data/batch_source.h"
 #include "data/prepare.h"
@@ -112,8 +112,7 @@ absl::StatusOr<ExitCode> RunBatch(const BatchOptions& options, const Output& out
   std::string out;  // printed as a whole: an error leaves no half of a report
   if (output.json) {
     absl::StrAppend(&out, "{\"schema\":\"trainctl.batch.v1\",\"set\":",
-                    nlohmann::json(options.eval_set.empty() ? "train" : options.eval_set)
-                        .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+                    PrintableJson(Json(options.eval_set.empty() ? "train" : options.eval_set)),
                     ",\"step\":", options.step, ",\"num_sequences\":", recipe.train.batch_sequences,
                     ",\"seq_len\":", recipe.data.seq_len, ",\"sequences\":[");
   }

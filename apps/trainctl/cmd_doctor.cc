@@ -96,7 +96,7 @@ void PrintJson(const doctor::Machine& machine) {
                                 {"health", std::string(HealthName(finding.health))},
                                 {"advice", finding.advice}});
   }
-  std::puts(json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+  std::puts(PrintableJson(json, 2).c_str());
 }
 
 absl::StatusOr<ExitCode> RunDoctor(const Output& output) {

@@ -47,7 +47,7 @@ absl::StatusOr<ExitCode> ExportTensorboard(const ExportOptions& options, const O
                          {"steps", log.num_steps()},
                          {"last_step", log.last_step()},
                          {"scalars", log.num_scalars()}};
-    std::puts(report.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    std::puts(PrintableJson(report).c_str());
   } else {
     std::puts(absl::StrCat("Wrote ", launcher::PrintableText(log.path()), ": ", log.num_scalars(),
                            " scalars of ", log.num_steps(), " steps\nLook at it with: tensorboard --logdir ",

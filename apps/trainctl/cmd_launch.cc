@@ -88,7 +88,14 @@ absl::Status CheckDataUnchanged(const run::RunFolder& run, const recipe::Recipe&
   TRAINCTL_ASSIGN_OR_RETURN(const std::string stored, ReadFile(DataPath(run)));
   TRAINCTL_ASSIGN_OR_RETURN(const Json before, ParseJson(stored, DataPath(run)));
   TRAINCTL_ASSIGN_OR_RETURN(std::vector<data::FileFingerprint> files, data::Fingerprint(recipe.data));
-  if (!before.contains("files") || before["files"].size() != files.size()) {
+  const auto list = before.find("files");
+  if (list == before.end() || !list->is_array() ||
+      !std::all_of(list->begin(), list->end(), [](const Json& file) { return file.is_object(); })) {
+    return BadDataError(absl::StrCat(DataPath(run),
+                                     ": expected \"files\", a list of objects, as a launch writes it; "
+                                     "restore the file from a copy of the run, or launch a new run"));
+  }
+  if (list->size() != files.size()) {
     return BadDataError(absl::StrCat("the list of data files is not the one in ", DataPath(run)));
   }
   for (size_t i = 0; i < files.size(); ++i) {
@@ -153,7 +160,7 @@ void PrintOutcome(const launcher::JobOutcome& outcome, const run::RunFolder& run
                          {"failed_rank", outcome.rank >= 0 ? Json(outcome.rank) : Json(nullptr)},
                          {"last_words", failure.log_tail},
                          {"advice", failure.advice.empty() ? Json(nullptr) : Json(failure.advice)}};
-    std::puts(report.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    std::puts(PrintableJson(report).c_str());
   }
   switch (outcome.kind) {
     case Kind::kFinished:
@@ -326,7 +333,7 @@ ExitCode TellMissing(const plan::Plan& plan, const recipe::Recipe& recipe, const
     json["missing"] = missing;
     if (!starts.empty()) json["start_commands"] = starts;
     if (!printed.text.empty()) json[printed.key] = printed.text;
-    std::puts(json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+    std::puts(PrintableJson(json, 2).c_str());
   } else {
     std::fputs(printed.text.c_str(), stdout);
   }
@@ -379,7 +386,7 @@ absl::StatusOr<ExitCode> Submit(run::RunFolder& run, const recipe::Recipe& recip
   const std::string quoted = ShellQuote(run.path());
   if (output.json) {
     const Json report = {{"schema", "trainctl.submit.v1"}, {"run", run.path()}, {"job", job}};
-    std::puts(report.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    std::puts(PrintableJson(report).c_str());
   } else {
     std::printf("submitted as job %s of Slurm: %s\n", job.c_str(),
                 launcher::PrintableText(run.path()).c_str());
@@ -470,6 +477,14 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
   return RunWorkers(run, loaded.recipe, plan, signals, options, output);
 }
 
+// Whoever continues a copy should know that the run itself goes on.
+void NoteOriginal(const run::RunFolder& run) {
+  const absl::StatusOr<run::RunState> state = run.ReadState();
+  if (!state.ok() || state->status != run::RunStatus::kRunning) return;
+  const absl::Status asked = AskLauncher(run, *state).status();
+  if (absl::IsAborted(asked)) Tell("note: ", asked.message());
+}
+
 absl::StatusOr<ExitCode> Resume(const LaunchOptions& options, const Output& output) {
   TRAINCTL_ASSIGN_OR_RETURN(run::RunFolder run, run::RunFolder::Open(options.run));
   TRAINCTL_RETURN_IF_ERROR(LockToContinue(run, options));
@@ -482,6 +497,7 @@ absl::StatusOr<ExitCode> Resume(const LaunchOptions& options, const Output& outp
     TRAINCTL_RETURN_IF_ERROR(CheckCanSubmit());
     return Submit(run, loaded.recipe, options, output);
   }
+  NoteOriginal(run);
   for (const std::string& note : loaded.notes) Tell("note: ", note);
   return Continue(run, before, loaded.recipe, options, output);
 }

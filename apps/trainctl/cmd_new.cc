@@ -30,7 +30,7 @@ absl::StatusOr<ExitCode> List(const Output& output) {
     for (const recipe::Starter& starter : recipe::Starters()) {
       json["presets"].push_back({{"name", starter.name}, {"summary", starter.summary}});
     }
-    std::puts(json.dump(2).c_str());
+    std::puts(PrintableJson(json, 2).c_str());
     return ExitCode::kOk;
   }
   TextTable table({"preset", "a recipe for"}, {0, 1});
@@ -54,7 +54,7 @@ absl::StatusOr<ExitCode> Run(const NewOptions& options, const Output& output) {
       WriteOutputFile(options.out, recipe::StarterText(*starter, name), options.output_rules));
   if (output.json) {
     const Json json = {{"schema", "trainctl.new.v1"}, {"preset", starter->name}, {"path", options.out}};
-    std::puts(json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    std::puts(PrintableJson(json).c_str());
   } else {
     std::printf("%s: %s\n%s\n", launcher::PrintableText(options.out).c_str(), starter->summary,
                 recipe::StarterBefore(*starter, ShellQuote(options.out)).c_str());

@@ -59,9 +59,7 @@ Json ReportOf(const RecipeOptions& options, const recipe::LoadedRecipe& loaded) 
           {"notes", loaded.notes}};
 }
 
-void PrintJson(const Json& json) {
-  std::puts(json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
-}
+void PrintJson(const Json& json) { std::puts(PrintableJson(json).c_str()); }
 
 absl::StatusOr<ExitCode> CheckAll(const RecipeOptions& options, const Output& output);
 

@@ -46,7 +46,7 @@ void PrintJson(const std::vector<RunSummary>& runs) {
          {"seconds_left", SecondsOrNull(at.time_left)},
          {"checkpoint_step", StepOrNull(one.checkpoint_step)}});
   }
-  std::puts(json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+  std::puts(PrintableJson(json, 2).c_str());
 }
 
 std::string StepText(int64_t step) { return step < 0 ? "-" : absl::StrCat(step); }

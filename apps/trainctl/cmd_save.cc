@@ -2,13 +2,13 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/job_access.h"
+#include "base/json.h"
 #include "base/shell_quote.h"
 #include "launcher/printable_text.h"
 #include "run/run_folder.h"
@@ -75,9 +75,8 @@ void AddSave(CLI::App& app, Action& action) {
       TRAINCTL_ASSIGN_OR_RETURN(const run::RunFolder run, run::RunFolder::Open(*path));
       TRAINCTL_ASSIGN_OR_RETURN(const int64_t step, Save(run));
       if (output.json) {
-        const nlohmann::ordered_json report = {
-            {"schema", "trainctl.save.v1"}, {"run", run.path()}, {"step", step}};
-        std::puts(report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+        const Json report = {{"schema", "trainctl.save.v1"}, {"run", run.path()}, {"step", step}};
+        std::puts(PrintableJson(report).c_str());
       } else {
         std::printf("%s has the checkpoint of step %lld\n", launcher::PrintableText(run.path()).c_str(),
                     static_cast<long long>(step));

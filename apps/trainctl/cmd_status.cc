@@ -40,11 +40,12 @@ struct Report {
   run::RunProgress progress;
   std::optional<rpc::JobStatus> live;
   std::optional<RunJob> job;  // of Slurm, that was submitted for it
-  // Of the journal; or "queued": its job waits; "interrupted": the launcher ended without a word, "not
+  // Of the journal; or "queued": its job waits; "interrupted": the launcher ended without a word, or works on
+  // the folder of which this one is a copy; "not
   // answering", "unreachable": it is of another host, and nothing tells whether it lives.
   std::string status;
   bool is_elsewhere = false;             // the launcher of a run that may still run is of another machine
-  std::string no_answer;                 // why the launcher, of another host, gave none
+  std::string no_answer;                 // why the launcher, of another host or folder, gave none
   std::string activity;                  // while it runs: "starting: restore", "first step", "step", "save"
   std::optional<FailureReport> failure;  // of a run that has failed
   bool shares_devices = false;           // as the plan says: speeds mean nothing
@@ -97,6 +98,9 @@ absl::StatusOr<Report> MakeReport(const std::string& path) {
     report.is_elsewhere = IsElsewhere(run, report.state);
     if (live.ok()) {
       report.live = *std::move(live);
+    } else if (absl::IsAborted(live.status())) {
+      report.status = "interrupted";
+      report.no_answer = std::string(live.status().message());
     } else if (work == run::RunFolder::Work::kNone) {
       report.status = "interrupted";
     } else if (report.is_elsewhere) {
@@ -307,7 +311,7 @@ void AddStatus(CLI::App& app, Action& action) {
     action = [path](const Output& output) -> absl::StatusOr<ExitCode> {
       TRAINCTL_ASSIGN_OR_RETURN(const Report report, MakeReport(*path));
       if (output.json) {
-        std::puts(ToJson(report).dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+        std::puts(PrintableJson(ToJson(report)).c_str());
       } else {
         std::fputs(ToText(report).c_str(), stdout);
       }

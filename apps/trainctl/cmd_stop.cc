@@ -1,6 +1,5 @@
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -8,6 +7,7 @@
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/job_access.h"
 #include "apps/trainctl/slurm_job.h"
+#include "base/json.h"
 #include "base/shell_quote.h"
 #include "launcher/printable_text.h"
 #include "run/run_folder.h"
@@ -37,7 +37,7 @@ absl::StatusOr<Stopped> Stop(const std::string& path, bool now) {
   }
   const absl::Status asked = AskToStop(run, state, now);
   if (asked.ok()) return stopped;
-  if (IsElsewhere(run, state) || absl::IsPermissionDenied(asked)) {
+  if (IsElsewhere(run, state) || absl::IsPermissionDenied(asked) || absl::IsAborted(asked)) {
     return EnvironmentError(absl::StrCat(run.path(), " was not stopped: ", asked.message(),
                                          ". See: trainctl status ", ShellQuote(run.path())));
   }
@@ -63,10 +63,9 @@ void AddStop(CLI::App& app, Action& action) {
       TRAINCTL_ASSIGN_OR_RETURN(const Stopped stopped, Stop(*path, *now));
       const std::string run_path = launcher::PrintableText(stopped.run_path);
       if (output.json) {
-        nlohmann::ordered_json report = {
-            {"schema", "trainctl.stop.v1"}, {"run", stopped.run_path}, {"now", *now}};
+        Json report = {{"schema", "trainctl.stop.v1"}, {"run", stopped.run_path}, {"now", *now}};
         if (!stopped.job.empty()) report["cancelled_job"] = stopped.job;
-        std::puts(report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+        std::puts(PrintableJson(report).c_str());
       } else if (!stopped.job.empty()) {
         std::printf("job %s of Slurm is cancelled; %s stays as it is\n", stopped.job.c_str(),
                     run_path.c_str());

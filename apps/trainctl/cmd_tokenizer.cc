@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "apps/trainctl/output_options.h"
 #include "apps/trainctl/progress_view.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "base/output_file.h"
 #include "data/count_words.h"
 #include "tokenizer/bpe_trainer.h"
@@ -26,7 +26,6 @@ namespace trainctl::cli {
 namespace {
 
 using tokenizer::Tokenizer;
-using Json = nlohmann::ordered_json;
 
 struct CodeOptions {
   std::string tokenizer;
@@ -37,8 +36,6 @@ struct CodeOptions {
 };
 
 void Print(absl::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
-
-std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 absl::StatusOr<std::string> ReadInput(const std::string& path) {
   if (!path.empty()) return ReadFile(path);
@@ -70,8 +67,8 @@ std::string IdsLine(const Tokenizer& tokenizer, const std::vector<int32_t>& ids,
   if (!as_json) return absl::StrCat(absl::StrJoin(ids, " "), "\n");
   Json tokens = Json::array();
   for (const int32_t id : ids) tokens.push_back(std::string(tokenizer.TokenOf(id)));
-  return absl::StrCat(Dump({{"schema", "trainctl.tokens.v1"}, {"ids", ids}, {"tokens", std::move(tokens)}}),
-                      "\n");
+  return absl::StrCat(
+      PrintableJson({{"schema", "trainctl.tokens.v1"}, {"ids", ids}, {"tokens", std::move(tokens)}}), "\n");
 }
 
 absl::StatusOr<ExitCode> RunEncode(const CodeOptions& options, const Output& output) {
@@ -117,7 +114,7 @@ absl::StatusOr<ExitCode> RunDecode(const CodeOptions& options, const Output&) {
     for (const absl::string_view line : LinesOf(input)) {
       TRAINCTL_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, ParseIds(line));
       TRAINCTL_ASSIGN_OR_RETURN(std::string text, tokenizer->Decode(ids, options.skip_special));
-      absl::StrAppend(&out, Dump(std::move(text)), "\n");
+      absl::StrAppend(&out, PrintableJson(std::move(text)), "\n");
     }
   } else {
     TRAINCTL_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, ParseIds(input));
@@ -154,7 +151,7 @@ absl::StatusOr<ExitCode> RunInfo(const std::string& path, const Output& output) 
                          {"behind_a_text", tokenizer->suffix_ids()},
                          {"special", tokenizer->special_ids()},
                          {"notes", notes}};
-    Print(absl::StrCat(Dump(report), "\n"));
+    Print(absl::StrCat(PrintableJson(report), "\n"));
     return ExitCode::kOk;
   }
   Print(absl::StrCat(path, ": ", tokenizer->kind(), "\n  vocab            ", tokenizer->vocab_size(),
@@ -197,11 +194,11 @@ absl::StatusOr<ExitCode> RunTrain(TrainVerbOptions options, const Output& output
   TRAINCTL_RETURN_IF_ERROR(WriteOutputFile(options.out, json, options.output_rules));
   const auto vocab = static_cast<int64_t>(trained.tokens.size());
   if (output.json) {
-    Print(absl::StrCat(Dump({{"schema", "trainctl.tokenizer_training.v1"},
-                             {"path", options.out},
-                             {"vocab", vocab},
-                             {"merges", trained.merges.size()},
-                             {"words", words.counts().size()}}),
+    Print(absl::StrCat(PrintableJson({{"schema", "trainctl.tokenizer_training.v1"},
+                                      {"path", options.out},
+                                      {"vocab", vocab},
+                                      {"merges", trained.merges.size()},
+                                      {"words", words.counts().size()}}),
                        "\n"));
     return ExitCode::kOk;
   }

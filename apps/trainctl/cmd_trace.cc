@@ -122,8 +122,7 @@ absl::StatusOr<ExitCode> Trace(const TraceOptions& options, const Output& output
   }
   TRAINCTL_RETURN_IF_ERROR(WriteOutputFile(options.out, trace.json, rules));
   if (output.json) {
-    std::puts(
-        Report(run, options, trace, prediction).dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    std::puts(PrintableJson(Report(run, options, trace, prediction)).c_str());
   } else {
     Print(options, trace, prediction);
   }

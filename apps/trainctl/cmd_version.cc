@@ -1,7 +1,7 @@
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "apps/trainctl/command.h"
+#include "base/json.h"
 
 namespace trainctl::cli {
 
@@ -12,9 +12,8 @@ void AddVersion(CLI::App& app, Action& action) {
   verb->callback([&action] {
     action = [](const Output& output) -> absl::StatusOr<ExitCode> {
       if (output.json) {
-        const nlohmann::ordered_json report = {{"schema", "trainctl.version.v1"},
-                                               {"version", TRAINCTL_VERSION}};
-        std::puts(report.dump().c_str());
+        const Json report = {{"schema", "trainctl.version.v1"}, {"version", TRAINCTL_VERSION}};
+        std::puts(PrintableJson(report).c_str());
       } else {
         std::puts("trainctl " TRAINCTL_VERSION);
       }

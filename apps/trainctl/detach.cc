@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +21,7 @@
 #include "absl/strings/str_split.h"
 #include "apps/trainctl/early_stop.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "base/shell_quote.h"
 #include "base/subprocess.h"
 #include "launcher/printable_text.h"
@@ -187,9 +187,9 @@ absl::StatusOr<ExitCode> RunDetached(const Output& output) {
     return static_cast<ExitCode>(status.signaled ? 128 + status.code : status.code);
   }
   if (output.json) {
-    const nlohmann::ordered_json json = {
+    const Json json = {
         {"schema", "trainctl.launch.v1"}, {"run", run_path}, {"detached", true}, {"pid", process.pid()}};
-    std::puts(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    std::puts(PrintableJson(json).c_str());
   } else {
     const std::string quoted = ShellQuote(run_path);
     std::printf("detached: process %d goes on with %s\n", static_cast<int>(process.pid()),

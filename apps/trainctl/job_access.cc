@@ -21,10 +21,15 @@ constexpr int kMaxSilent = 6;
 absl::StatusOr<rpc::LauncherAccess> AccessFromHere(const run::RunFolder& run, const run::RunState& state,
                                                    rpc::Role role) {
   absl::StatusOr<rpc::LauncherAccess> access = rpc::ReadAccessFile(run.path(), role);
+  if (access.ok()) access->folder = run.id();
   if (!absl::IsNotFound(access.status())) return access;
   return EnvironmentError(absl::StrCat(
       "its launcher, ", LauncherName(state),
       state.nodes.empty() ? ", can only be asked on that host" : ", has left no way to ask it from here"));
+}
+
+rpc::LocalJob JobHere(const run::RunFolder& run, const run::RunState& state) {
+  return {state.socket, run.token_path(), run.id()};
 }
 
 }  // namespace
@@ -41,22 +46,24 @@ std::string LauncherName(const run::RunState& state) {
 
 absl::StatusOr<rpc::JobStatus> AskLauncher(const run::RunFolder& run, const run::RunState& state) {
   if (!IsElsewhere(run, state)) {
-    absl::StatusOr<rpc::JobStatus> status = rpc::GetJobStatus(state.socket, state.token_file);
+    absl::StatusOr<rpc::JobStatus> status = rpc::GetJobStatus(JobHere(run, state));
     // The socket is for the user who launched the run; another one may look as from another machine.
-    if (status.ok() || !PathExists(rpc::AccessPath(run.path(), rpc::Role::kReader))) return status;
+    if (status.ok() || absl::IsAborted(status.status()) ||
+        !PathExists(rpc::AccessPath(run.path(), rpc::Role::kReader)))
+      return status;
   }
   TRAINCTL_ASSIGN_OR_RETURN(const rpc::LauncherAccess access, AccessFromHere(run, state, rpc::Role::kReader));
   return rpc::GetJobStatus(access);
 }
 
 absl::Status AskToSave(const run::RunFolder& run, const run::RunState& state) {
-  if (!IsElsewhere(run, state)) return rpc::SaveJob(state.socket, state.token_file);
+  if (!IsElsewhere(run, state)) return rpc::SaveJob(JobHere(run, state));
   TRAINCTL_ASSIGN_OR_RETURN(const rpc::LauncherAccess access, AccessFromHere(run, state, rpc::Role::kAdmin));
   return rpc::SaveJob(access);
 }
 
 absl::Status AskToStop(const run::RunFolder& run, const run::RunState& state, bool now) {
-  if (!IsElsewhere(run, state)) return rpc::StopJob(state.socket, state.token_file, now, "trainctl stop");
+  if (!IsElsewhere(run, state)) return rpc::StopJob(JobHere(run, state), now, "trainctl stop");
   TRAINCTL_ASSIGN_OR_RETURN(const rpc::LauncherAccess access, AccessFromHere(run, state, rpc::Role::kAdmin));
   return rpc::StopJob(access, now, absl::StrCat("trainctl stop on ", HostName()));
 }

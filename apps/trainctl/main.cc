@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -18,6 +17,7 @@
 #include "apps/trainctl/completion.h"
 #include "apps/trainctl/early_stop.h"
 #include "apps/trainctl/option_checks.h"
+#include "base/json.h"
 #include "base/standard_fds.h"
 #include "launcher/init_process.h"
 #include "launcher/printable_text.h"
@@ -47,9 +47,9 @@ bool JsonRequested(const CLI::App& app) {
 void PrintError(const absl::Status& status, ExitCode code, bool json) {
   const std::string message(status.message());
   if (json) {
-    const nlohmann::ordered_json report = {
+    const Json report = {
         {"schema", "trainctl.error.v1"}, {"exit_code", static_cast<int>(code)}, {"message", message}};
-    std::puts(report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    std::puts(PrintableJson(report).c_str());
   }
   std::fprintf(stderr, "trainctl: %s\n", launcher::PrintableText(message, /*keep_newlines=*/true).c_str());
 }

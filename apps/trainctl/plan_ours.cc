@@ -286,7 +286,7 @@ absl::StatusOr<ExitCode> PlanOurs(const recipe::LoadedRecipe& loaded, const Plan
     for (const std::string& note : loaded.notes) json["notes"].push_back(note);
     json["missing"] = loaded.missing;
     if (options.explain) json["explanation"] = ExplanationToJson(report::ExplainPlan(plan, spec));
-    std::puts(json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+    std::puts(PrintableJson(json, 2).c_str());
     return ExitCode::kOk;
   }
   Print(plan, loaded, std::max<size_t>(kFewRows, static_cast<size_t>(options.top)), output.stdout_color);

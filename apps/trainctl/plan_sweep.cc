@@ -298,7 +298,7 @@ absl::StatusOr<ExitCode> SweepPlans(const PlanOptions& options, const Output& ou
   // One mistake that all share is the error; else the rows say what could not be.
   if (!has_plan) return points[0].status;
   if (output.json) {
-    std::puts(PointsToJson(axes, points).dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+    std::puts(PrintableJson(PointsToJson(axes, points), 2).c_str());
   }
   return ExitCode::kOk;
 }

@@ -10,6 +10,7 @@
 #include "apps/trainctl/plan_outputs.h"
 #include "apps/trainctl/profile_option.h"
 #include "apps/trainctl/text_table.h"
+#include "base/json.h"
 #include "base/output_file.h"
 #include "base/units.h"
 #include "frameworks/cluster_explain.h"
@@ -192,7 +193,7 @@ absl::StatusOr<ExitCode> PlanWhatIf(const recipe::LoadedRecipe& loaded, const Pl
     Json json = frameworks::PlanToJsonObject(plan);
     if (options.explain) json["explanation"] = ExplanationToJson(frameworks::Explain(plan));
     for (const std::string& note : loaded.notes) json["notes"].push_back(note);
-    std::puts(json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+    std::puts(PrintableJson(json, 2).c_str());
     return ExitCode::kOk;
   }
   PrintHead(plan);

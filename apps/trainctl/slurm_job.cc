@@ -42,7 +42,7 @@ absl::StatusOr<std::string> AskSlurm(std::vector<std::string> command, absl::Dur
 }
 
 absl::Status WriteJob(const run::RunFolder& run, const std::string& id) {
-  const Json json = {{"schema", kJobSchema}, {"system", "slurm"}, {"job", id}};
+  const Json json = {{"schema", kJobSchema}, {"system", "slurm"}, {"job", id}, {"folder", run.path()}};
   return WriteFileAtomic(JobPath(run), json.dump(2) + "\n");
 }
 
@@ -141,6 +141,8 @@ std::optional<RunJob> FindRunJob(const run::RunFolder& run, bool asks) {
   if (!text.ok()) return std::nullopt;
   const absl::StatusOr<Json> json = ParseJson(*text, JobPath(run));
   if (!json.ok() || !json->contains("job") || !(*json)["job"].is_string()) return std::nullopt;
+  // The job works on the folder that it was submitted for; this may be a copy of it.
+  if (!json->contains("folder") || (*json)["folder"] != run.path()) return std::nullopt;
   const auto number = cluster::ParseSubmitted((*json)["job"].get<std::string>());
   if (!number.ok()) return std::nullopt;
   return RunJob{*number, asks ? StateOf(*number, kToLookAt) : std::nullopt};

@@ -1,5 +1,6 @@
 #include "base/json.h"
 
+#include "absl/strings/str_format.h"
 #include "base/strict_json.h"
 
 namespace trainctl {
@@ -46,6 +47,24 @@ absl::StatusOr<std::string> JsonString(const Json& object, absl::string_view key
   const Json* field = Find(object, key);
   if (field == nullptr || !field->is_string()) return FieldError(what, key, "a string");
   return field->get<std::string>();
+}
+
+std::string PrintableJson(const Json& json, int indent) {
+  const std::string text = json.dump(indent, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+  std::string printable;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    // U+0080 to U+009F are 0xc2 and a byte of that number.
+    const bool is_pair =
+        byte == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0;
+    if (is_pair) ++i;
+    if (is_pair || byte == 0x7f) {
+      absl::StrAppendFormat(&printable, "\\u%04x", static_cast<unsigned char>(text[i]));
+    } else {
+      printable += text[i];
+    }
+  }
+  return printable;
 }
 
 }  // namespace trainctl

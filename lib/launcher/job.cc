@@ -103,10 +103,11 @@ struct Rendezvous {
 };
 absl::StatusOr<Rendezvous> StartRendezvous(const JobOptions& options, const run::RunState& before) {
   run::RunFolder& run = *options.run;
-  run.RemoveSocket(before.socket);  // left behind by a launcher that was killed
+  run.RemoveStaleSockets(before.socket);
   Rendezvous started;
   TRAINCTL_ASSIGN_OR_RETURN(started.options.socket_path, run.MakeSocketPath());
   started.options.token_path = run.token_path();
+  started.options.folder = {run.path(), run.id()};
   started.options.timeouts = rendezvous::Timeouts::FromDetect(options.detect_timeout);
   TRAINCTL_ASSIGN_OR_RETURN(started.options.job, RandomHex(16));
   started.options.term = run.term();
@@ -183,7 +184,6 @@ absl::StatusOr<JobOutcome> RunJob(const JobOptions& options) {
   run::JournalEvent launch = LaunchEvent(options);
   if (started.ok()) {
     launch.socket = started->options.socket_path;
-    launch.token_file = started->options.token_path;
   }
   // One that comes to nothing too: whoever tries again counts it.
   TRAINCTL_RETURN_IF_ERROR(journal->Append(std::move(launch)));

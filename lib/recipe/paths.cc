@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <system_error>
 
 #include "absl/strings/match.h"
@@ -42,6 +43,7 @@ class GlobWalk {
 
   void Visit(const std::string& folder, size_t part) {
     if (files_.size() > kMaxFiles) return;
+    if (!visited_.emplace(part, folder).second) return;  // several "**" lead to a folder in many ways
     if (part >= deepest_part_) {
       deepest_part_ = part;
       deepest_ = folder;
@@ -99,6 +101,7 @@ class GlobWalk {
   }
 
   std::vector<std::string> parts_;
+  std::set<std::pair<size_t, std::string>> visited_;  // what is left of the pattern, and where
   std::vector<std::string> files_;
   std::string deepest_ = "/";
   std::string reason_;

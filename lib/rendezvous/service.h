@@ -41,10 +41,17 @@ struct NetworkOptions {
   NodeSetup setup;
 };
 
+// The run folder that a job works on. `id` tells it from its copies: "<device>:<inode>"; empty: not known.
+struct JobFolder {
+  std::string path;
+  std::string id;
+};
+
 struct ServiceOptions {
   std::string socket_path;  // a Unix socket, at most 107 bytes
   std::string token_path;   // of whoever may stop the job; written with mode 0600
   Timeouts timeouts;
+  JobFolder folder;
   std::string job;   // the id of this launch
   int64_t term = 0;  // its term
   int64_t last_generation = 0;

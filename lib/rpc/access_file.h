@@ -18,6 +18,7 @@ struct LauncherAccess {
   std::string job;
   std::vector<std::string> endpoints;  // "host:port"; any of them
   Credential credential;
+  std::string folder = {};  // JobFolder::id of the run folder that it was read from; not in the file
 };
 
 // What a file holds, and back; `path`: for messages. BadDataError for anything else.

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "proto/trainctl.grpc.pb.h"
 #include "rpc/channel.h"
+#include "rpc/folder_check.h"
 #include "rpc/tls.h"
 #include "rpc/token.h"
 #include "rpc/wire.h"
@@ -18,23 +19,24 @@
 namespace trainctl::rpc {
 namespace {
 
-// One call to the job that listens on `socket`.
+// One call to a job on this machine.
 template <typename Request, typename Reply>
-absl::StatusOr<Reply> Call(const std::string& socket, const std::string& token_file, absl::Duration timeout,
+absl::StatusOr<Reply> Call(const LocalJob& job, absl::Duration timeout,
                            grpc::Status (v1::Trainctl::Stub::*method)(grpc::ClientContext*, const Request&,
                                                                       Reply*),
                            const Request& request) {
-  TRAINCTL_ASSIGN_OR_RETURN(const Pass pass, ReadPass(token_file));
-  const std::unique_ptr<v1::Trainctl::Stub> stub = v1::Trainctl::NewStub(MakeChannel(socket));
+  TRAINCTL_ASSIGN_OR_RETURN(const Pass pass, ReadPass(job.token_file));
+  const std::unique_ptr<v1::Trainctl::Stub> stub = v1::Trainctl::NewStub(MakeChannel(job.socket));
   grpc::ClientContext context;
   context.AddMetadata(kTokenKey, pass.token);
+  SayFolder(context, job.folder, /*same_machine=*/true);
   context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
   Reply reply;
   const grpc::Status status = (stub.get()->*method)(&context, request, &reply);
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
-    return absl::UnavailableError(absl::StrCat("the job's launcher does not answer on ", socket));
+    return absl::UnavailableError(absl::StrCat("the job's launcher does not answer on ", job.socket));
   }
-  TRAINCTL_RETURN_IF_ERROR(FromGrpc(status, absl::StrCat("job at ", socket)));
+  TRAINCTL_RETURN_IF_ERROR(FromGrpc(status, absl::StrCat("job at ", job.socket)));
   return reply;
 }
 
@@ -49,6 +51,7 @@ absl::StatusOr<Reply> Call(const LauncherAccess& access, absl::Duration timeout,
     TRAINCTL_ASSIGN_OR_RETURN(const auto channel, MakeTlsChannel(endpoint, credentials));
     const std::unique_ptr<v1::Admin::Stub> stub = v1::Admin::NewStub(channel);
     grpc::ClientContext context;
+    SayFolder(context, access.folder, /*same_machine=*/false);
     context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
     Reply reply;
     const grpc::Status status = (stub.get()->*method)(&context, request, &reply);
@@ -65,40 +68,37 @@ absl::StatusOr<Reply> Call(const LauncherAccess& access, absl::Duration timeout,
 }
 
 JobStatus FromReply(const v1::StatusReply& reply) {
-  JobStatus job;
-  job.phase = reply.phase();
-  job.generation = reply.generation();
-  job.stop = reply.stop();
-  job.pid = reply.pid();
+  JobStatus status;
+  status.phase = reply.phase();
+  status.generation = reply.generation();
+  status.stop = reply.stop();
+  status.pid = reply.pid();
   for (const v1::MemberStatus& member : reply.members()) {
-    job.workers.push_back({member.member().substr(0, member.member().rfind('/')), member.rank(), member.pid(),
-                           member.step(), member.phase(), member.state(),
-                           absl::Milliseconds(member.silent_ms()),
-                           member.has_peak_bytes() ? std::optional(member.peak_bytes()) : std::nullopt});
+    status.workers.push_back({member.member().substr(0, member.member().rfind('/')), member.rank(),
+                              member.pid(), member.step(), member.phase(), member.state(),
+                              absl::Milliseconds(member.silent_ms()),
+                              member.has_peak_bytes() ? std::optional(member.peak_bytes()) : std::nullopt});
   }
-  return job;
+  return status;
 }
 
 }  // namespace
 
-absl::StatusOr<JobStatus> GetJobStatus(const std::string& socket, const std::string& token_file,
-                                       absl::Duration timeout) {
-  TRAINCTL_ASSIGN_OR_RETURN(
-      const v1::StatusReply reply,
-      Call(socket, token_file, timeout, &v1::Trainctl::Stub::Status, v1::StatusRequest()));
+absl::StatusOr<JobStatus> GetJobStatus(const LocalJob& job, absl::Duration timeout) {
+  TRAINCTL_ASSIGN_OR_RETURN(const v1::StatusReply reply,
+                            Call(job, timeout, &v1::Trainctl::Stub::Status, v1::StatusRequest()));
   return FromReply(reply);
 }
 
-absl::Status StopJob(const std::string& socket, const std::string& token_file, bool now,
-                     absl::string_view reason, absl::Duration timeout) {
+absl::Status StopJob(const LocalJob& job, bool now, absl::string_view reason, absl::Duration timeout) {
   v1::StopRequest request;
   request.set_now(now);
   request.set_reason(WireText(reason));
-  return Call(socket, token_file, timeout, &v1::Trainctl::Stub::Stop, request).status();
+  return Call(job, timeout, &v1::Trainctl::Stub::Stop, request).status();
 }
 
-absl::Status SaveJob(const std::string& socket, const std::string& token_file, absl::Duration timeout) {
-  return Call(socket, token_file, timeout, &v1::Trainctl::Stub::Save, v1::SaveRequest()).status();
+absl::Status SaveJob(const LocalJob& job, absl::Duration timeout) {
+  return Call(job, timeout, &v1::Trainctl::Stub::Save, v1::SaveRequest()).status();
 }
 
 absl::StatusOr<JobStatus> GetJobStatus(const LauncherAccess& access, absl::Duration timeout) {

@@ -34,17 +34,24 @@ struct JobStatus {
   std::vector<WorkerStatus> workers;
 };
 
+// A job on this machine.
+struct LocalJob {
+  std::string socket;
+  std::string token_file;
+  std::string folder = {};  // JobFolder::id of the run folder that is meant
+};
+
+// In all calls Aborted if the launcher works on another folder, of which this one is a copy.
+
 // Unavailable when nobody listens on the socket or it does not answer within `timeout`.
-absl::StatusOr<JobStatus> GetJobStatus(const std::string& socket, const std::string& token_file,
-                                       absl::Duration timeout = absl::Seconds(3));
+absl::StatusOr<JobStatus> GetJobStatus(const LocalJob& job, absl::Duration timeout = absl::Seconds(3));
 // Returns when the job has taken note, not when it has stopped.
-absl::Status StopJob(const std::string& socket, const std::string& token_file, bool now,
-                     absl::string_view reason, absl::Duration timeout = absl::Seconds(3));
+absl::Status StopJob(const LocalJob& job, bool now, absl::string_view reason,
+                     absl::Duration timeout = absl::Seconds(3));
 
 // Asks for a checkpoint after the step that is being trained; returns when the job has taken note.
 // FailedPrecondition while its workers do not train.
-absl::Status SaveJob(const std::string& socket, const std::string& token_file,
-                     absl::Duration timeout = absl::Seconds(3));
+absl::Status SaveJob(const LocalJob& job, absl::Duration timeout = absl::Seconds(3));
 
 // Over the network. One endpoint is tried after the other, each for `timeout`; Unavailable when none answers.
 absl::StatusOr<JobStatus> GetJobStatus(const LauncherAccess& access,

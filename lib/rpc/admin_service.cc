@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "rpc/folder_check.h"
 #include "rpc/tls.h"
 #include "rpc/worker_stream.h"
 
@@ -15,7 +16,7 @@ grpc::Status AdminService::Check(const grpc::ServerContextBase& context, const c
                    "a call to the agents' port was refused: its caller has no certificate of this job");
     return {grpc::StatusCode::UNAUTHENTICATED, "only who has a certificate of this job may call"};
   }
-  if (MayAdminister(caller->role, changes)) return grpc::Status::OK;
+  if (MayAdminister(caller->role, changes)) return CheckFolder(context, folder_);
   const std::string why = WhyMayNot(caller->role, changes != nullptr ? changes : "ask this");
   refusals_->Add(RefusalLog::Kind::kRole, absl::StrCat("a call of ", caller->name, " was refused: ", why));
   return {grpc::StatusCode::PERMISSION_DENIED, why};

@@ -9,6 +9,7 @@
 
 #include "absl/strings/string_view.h"
 #include "proto/trainctl.grpc.pb.h"
+#include "rendezvous/service.h"
 #include "rpc/grpc_log.h"
 
 namespace trainctl::rpc {
@@ -31,8 +32,8 @@ class AdminService : public v1::Admin::CallbackService {
   };
 
   // `refusals` and `handler` outlive it.
-  AdminService(std::string job, RefusalLog* refusals, Handler* handler)
-      : job_(std::move(job)), refusals_(refusals), handler_(handler) {}
+  AdminService(std::string job, rendezvous::JobFolder folder, RefusalLog* refusals, Handler* handler)
+      : job_(std::move(job)), folder_(std::move(folder)), refusals_(refusals), handler_(handler) {}
 
   grpc::ServerUnaryReactor* Status(grpc::CallbackServerContext* context, const v1::StatusRequest* request,
                                    v1::StatusReply* reply) override;
@@ -46,6 +47,7 @@ class AdminService : public v1::Admin::CallbackService {
   grpc::Status Check(const grpc::ServerContextBase& context, const char* changes) const;
 
   const std::string job_;
+  const rendezvous::JobFolder folder_;
   RefusalLog* const refusals_;
   Handler* const handler_;
 };

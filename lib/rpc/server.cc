@@ -19,6 +19,7 @@
 #include "rpc/access_file.h"
 #include "rpc/admin_service.h"
 #include "rpc/agent_hub.h"
+#include "rpc/folder_check.h"
 #include "rpc/grpc_log.h"
 #include "rpc/socket_server.h"
 #include "rpc/store_service.h"
@@ -91,8 +92,8 @@ class Server : public rendezvous::RendezvousService,
     if (options_.network) {
       hub_ = std::make_unique<AgentHub>(launch_, *options_.network, options_.timeouts, clock_, &refusals_,
                                         static_cast<AgentHub::Handler*>(this));
-      admin_ =
-          std::make_unique<AdminService>(options_.job, &refusals_, static_cast<AdminService::Handler*>(this));
+      admin_ = std::make_unique<AdminService>(options_.job, options_.folder, &refusals_,
+                                              static_cast<AdminService::Handler*>(this));
       TRAINCTL_RETURN_IF_ERROR(hub_->Start(admin_.get()));
       for (const Role role : kAccessRoles) {
         TRAINCTL_ASSIGN_OR_RETURN(const LauncherAccess access, hub_->MakeAccess(role));
@@ -172,24 +173,29 @@ class Server : public rendezvous::RendezvousService,
 
   grpc::ServerUnaryReactor* Status(grpc::CallbackServerContext* context, const v1::StatusRequest* request,
                                    v1::StatusReply* reply) override {
-    const grpc::Status allowed = guard_.CheckAdmin(*context, /*changes=*/nullptr);
+    const grpc::Status allowed = CheckAdmin(*context, /*changes=*/nullptr);
     return allowed.ok() ? OnAdminStatus(context, reply) : FinishNow(context, allowed);
   }
 
   grpc::ServerUnaryReactor* Stop(grpc::CallbackServerContext* context, const v1::StopRequest* request,
                                  v1::StopReply* reply) override {
-    const grpc::Status allowed = guard_.CheckAdmin(*context, kStopsTheRun);
+    const grpc::Status allowed = CheckAdmin(*context, kStopsTheRun);
     return allowed.ok() ? OnAdminStop(context, *request) : FinishNow(context, allowed);
   }
 
   grpc::ServerUnaryReactor* Save(grpc::CallbackServerContext* context, const v1::SaveRequest* request,
                                  v1::SaveReply* reply) override {
-    const grpc::Status allowed = guard_.CheckAdmin(*context, kSavesTheRun);
+    const grpc::Status allowed = CheckAdmin(*context, kSavesTheRun);
     return allowed.ok() ? OnAdminSave(context) : FinishNow(context, allowed);
   }
 
  private:
   // ---- administration ---------------------------------------------------------------------------
+  grpc::Status CheckAdmin(const grpc::ServerContextBase& context, const char* changes) {
+    const grpc::Status allowed = guard_.CheckAdmin(context, changes);
+    return allowed.ok() ? CheckFolder(context, options_.folder) : allowed;
+  }
+
   grpc::ServerUnaryReactor* OnAdminStatus(grpc::CallbackServerContext* context,
                                           v1::StatusReply* reply) override {
     std::lock_guard lock(mutex_);

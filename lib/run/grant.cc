@@ -20,6 +20,9 @@
 namespace trainctl::run {
 namespace {
 
+// More launches than a run has, and far from where numbers end.
+constexpr int64_t kMostTerms = 1'000'000'000;
+
 std::string FolderOf(const std::string& run_path) { return run_path + "/terms"; }
 
 std::string PathOf(const std::string& run_path, int64_t term) {
@@ -37,6 +40,10 @@ absl::StatusOr<int64_t> HighestTerm(const std::string& run_path) {
     int64_t term = 0;
     if (absl::c_all_of(name, [](unsigned char c) { return absl::ascii_isdigit(c); }) &&
         absl::SimpleAtoi(name, &term)) {
+      if (term > kMostTerms) {
+        return BadDataError(
+            absl::StrCat(it->path().string(), ": no launch has that number; remove the file"));
+      }
       highest = std::max(highest, term);
     }
   }

@@ -53,7 +53,6 @@ Json ToJson(const JournalEvent& event) {
   if (event.exit_code.has_value()) line["exit_code"] = *event.exit_code;
   if (event.kind == EventKind::kEnd) line["status"] = std::string(RunStatusName(event.status));
   if (!event.socket.empty()) line["socket"] = event.socket;
-  if (!event.token_file.empty()) line["token_file"] = event.token_file;
   if (!event.host.empty()) line["host"] = event.host;
   if (!event.nodes.empty()) line["nodes"] = event.nodes;
   if (!event.message.empty()) line["message"] = event.message;
@@ -106,7 +105,6 @@ absl::StatusOr<JournalEvent> ParseEvent(const Json& line, const std::string& wha
   event.pid = IntOr(line, "pid", 0);
   if (const int64_t code = IntOr(line, "exit_code", -1); code >= 0) event.exit_code = static_cast<int>(code);
   event.socket = TextOr(line, "socket");
-  event.token_file = TextOr(line, "token_file");
   event.host = TextOr(line, "host");
   event.nodes = TextsOr(line, "nodes");
   event.message = TextOr(line, "message");
@@ -124,7 +122,6 @@ void Apply(const JournalEvent& event, RunState& state) {
       state.world_size = event.world_size;
       state.launcher_pid = event.pid;
       state.socket = event.socket;
-      state.token_file = event.token_file;
       state.host = event.host;
       state.nodes = event.nodes;
       state.message.clear();

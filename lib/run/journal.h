@@ -19,7 +19,7 @@
 namespace trainctl::run {
 
 enum class EventKind {
-  kLaunch,       // world_size, pid, host, socket, token_file; nodes, where there are several
+  kLaunch,       // world_size, pid, host, socket; nodes, where there are several
   kGeneration,   // generation, world_size: of an assignment, written before its workers are told to go
   kWorkerExit,   // rank, host (where there are several), step (it was in, counted from 1; absent: during
                  // start-up), message
@@ -46,7 +46,6 @@ struct JournalEvent {
   std::optional<int> exit_code = {};  // of a worker that ended by itself
   RunStatus status = RunStatus::kNew;
   std::string socket = {};
-  std::string token_file = {};
   std::string host = {};                // of the launcher, or of the worker
   std::vector<std::string> nodes = {};  // in the order of the ranks; empty: the launcher's host alone
   std::string message = {};
@@ -64,7 +63,6 @@ struct RunState {
   int64_t last_checkpoint_step = -1;
   int64_t launcher_pid = 0;
   std::string socket = {};
-  std::string token_file = {};
   std::string host = {};                // of the last launch; empty: an older build's
   std::vector<std::string> nodes = {};  // of a launch on several machines
   std::string message;                  // of the last failure, stop or end

@@ -56,6 +56,12 @@ OpenedFolder::~OpenedFolder() {
   if (fd_ >= 0) ::close(fd_);
 }
 
+std::string OpenedFolder::id() const {
+  struct stat opened;
+  if (::fstat(fd_, &opened) != 0) return "";
+  return absl::StrCat(opened.st_dev, ":", opened.st_ino);
+}
+
 absl::Status OpenedFolder::CheckInPlace() const {
   struct stat opened, found;
   if (::fstat(fd_, &opened) != 0) return absl::OkStatus();

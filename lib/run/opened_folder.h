@@ -19,6 +19,9 @@ class OpenedFolder {
 
   const std::string& path() const { return path_; }
 
+  // The device and the inode, "2049:131"; a copy has another one.
+  std::string id() const;
+
   // OK as long as the path leads to the folder that was opened; one stat. EnvironmentError says what became
   // of it and where what it held is now.
   absl::Status CheckInPlace() const;

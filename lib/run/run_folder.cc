@@ -3,7 +3,9 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -96,6 +98,21 @@ void RemoveHalfWritten(const std::string& folder) {
       ::unlink(it->path().c_str());
     }
   }
+}
+
+// A Unix socket of this user on which nobody listens.
+bool IsStaleSocket(const std::string& path) {
+  struct stat found;
+  if (path.size() > kMaxSocketPathBytes || ::lstat(path.c_str(), &found) != 0) return false;
+  if (!S_ISSOCK(found.st_mode) || found.st_uid != ::geteuid()) return false;
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return false;
+  sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
+  path.copy(address.sun_path, sizeof(address.sun_path));
+  const int connected = ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  const int error = errno;
+  ::close(fd);
+  return connected != 0 && error == ECONNREFUSED;
 }
 
 }  // namespace
@@ -288,6 +305,15 @@ void RunFolder::RemoveSocket(const std::string& socket_path) const {
   ::unlink(socket_path.c_str());
   if (absl::StartsWith(socket_path, kSocketFolderPrefix)) {
     ::rmdir(socket_path.substr(0, socket_path.rfind('/')).c_str());
+  }
+}
+
+void RunFolder::RemoveStaleSockets(const std::string& recorded) const {
+  const std::string own = path_ + "/control.sock";
+  if (IsStaleSocket(own)) RemoveSocket(own);
+  if (absl::StartsWith(recorded, kSocketFolderPrefix) && absl::EndsWith(recorded, "/control.sock") &&
+      IsStaleSocket(recorded)) {
+    RemoveSocket(recorded);
   }
 }
 

@@ -61,7 +61,9 @@ def survivors(run_dir):
     found = []
     for path in glob.glob("/proc/[0-9]*/cmdline"):
         try:
-            if run_dir.encode() in open(path, "rb").read():
+            with open(path, "rb") as file:
+                arguments = file.read()
+            if run_dir.encode() in arguments:
                 found.append(path)
         except OSError:
             pass

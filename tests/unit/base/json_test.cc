@@ -45,6 +45,17 @@ TEST(Json, AHugeNumberIsAnError) {
   EXPECT_EQ(ErrorOf(ParseJson("{\"a\": 1e999}", "f").status()), "f: a number is out of range");
 }
 
+TEST(Json, WhatIsPrintedHoldsNothingThatATerminalObeys) {
+  const Json json = {{"name",
+                      "a\x1b[2J\xc2\x9b"
+                      "2J\x7f \xc3\xa9\xff"}};
+  const std::string text = PrintableJson(json);
+  EXPECT_EQ(text, "{\"name\":\"a\\u001b[2J\\u009b2J\\u007f \xc3\xa9\xef\xbf\xbd\"}");
+  EXPECT_EQ((*ParseJson(text, "text"))["name"],
+            "a\x1b[2J\xc2\x9b"
+            "2J\x7f \xc3\xa9\xef\xbf\xbd");
+}
+
 TEST(Json, FieldsAreReadByType) {
   const Json json =
       *ParseJson(R"({"i": -3, "u": 18446744073709551615, "d": 0.5, "b": true, "s": "x", "n": null})", "f");

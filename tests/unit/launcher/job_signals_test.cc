@@ -166,13 +166,13 @@ TEST_F(JobSignalsTest, TheAdminCallsShowAndStopAJob) {
   Subprocess launcher = Launch(2, {"*:barrier:a", "0:touch:" + Path("started"), kManySteps});
   Await(Path("started"));
   const run::RunState state = State();
-  const auto status = rpc::GetJobStatus(state.socket, state.token_file);
+  const auto status = rpc::GetJobStatus({state.socket, Path("run") + "/token"});
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_EQ(status->pid, launcher.pid());
   EXPECT_EQ(status->phase, "running");
   ASSERT_EQ(status->workers.size(), 2u);
   EXPECT_EQ(status->workers[1].state, "running");
-  ASSERT_TRUE(rpc::StopJob(state.socket, state.token_file, false, "test").ok());
+  ASSERT_TRUE(rpc::StopJob({state.socket, Path("run") + "/token"}, false, "test").ok());
   EXPECT_EQ(launcher.Wait().code, 75);
 }
 

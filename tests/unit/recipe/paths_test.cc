@@ -86,6 +86,16 @@ TEST_F(Glob, TwoStarsMatchAnyNumberOfFolders) {
   EXPECT_THAT(Names("**/deep/d.bin"), ElementsAre("sub/deep/d.bin"));
 }
 
+// Six of them reach a folder 40 deep in nine million ways.
+TEST_F(Glob, EachFolderIsVisitedOnceHoweverManyStarsLeadThere) {
+  std::string deep = dir_;
+  for (int i = 0; i < 40; ++i) deep += "/d";
+  ASSERT_TRUE(MakeDirs(deep).ok());
+  EXPECT_THAT(Names("**/**/**/**/**/**/*.none"), ElementsAre(::testing::HasSubstr("no file matches")));
+  EXPECT_THAT(Names("**/d/**/d/**/d/**/d/**/d/**/*.none"),
+              ElementsAre(::testing::HasSubstr("no file matches")));
+}
+
 TEST_F(Glob, APlainPathIsItself) {
   EXPECT_THAT(Names("a.bin"), ElementsAre("a.bin"));
   EXPECT_THAT(Names(".hidden.bin"), ElementsAre(".hidden.bin"));

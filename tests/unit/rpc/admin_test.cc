@@ -155,7 +155,9 @@ TEST_F(AdminTest, WorkersCallsAreNotServedToOtherMachines) {
 // Roles: a service of its own, as the launcher's authority cannot be asked for other certificates.
 class RoleTest : public testing::Test, private AdminService::Handler {
  protected:
-  RoleTest() : authority_(*JobAuthority::Create(kJob, clock_)), service_(kJob, &refusals_, this) {
+  RoleTest()
+      : authority_(*JobAuthority::Create(kJob, clock_)),
+        service_(kJob, {"/runs/one", "7:42"}, &refusals_, this) {
     const Credential own = *authority_->Issue({Role::kCoordinator, "launch"});
     int port = 0;
     grpc::ServerBuilder builder;
@@ -199,6 +201,20 @@ TEST_F(RoleTest, AnAdminMayAskAndStop) {
   EXPECT_TRUE(StopJob(As(Role::kAdmin), false, "").ok());
   EXPECT_TRUE(SaveJob(As(Role::kAdmin)).ok());
   EXPECT_EQ(num_stops_, 1);
+}
+
+// Its folder has the same certificates. On another machine the file system may have another number.
+TEST_F(RoleTest, FromACopyOfTheRunNobodyMay) {
+  LauncherAccess access = As(Role::kAdmin);
+  access.folder = "9:42";
+  EXPECT_TRUE(GetJobStatus(access).ok());
+  access.folder = "7:43";
+  EXPECT_EQ(GetJobStatus(access).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(SaveJob(access).code(), absl::StatusCode::kAborted);
+  const absl::Status refused = StopJob(access, false, "");
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("this folder is a copy; the run goes on in /runs/one"));
+  EXPECT_EQ(num_stops_, 0);
 }
 
 TEST_F(RoleTest, AReaderMayOnlyAsk) {

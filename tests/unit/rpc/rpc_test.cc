@@ -152,7 +152,7 @@ TEST_F(RpcTest, NobodyJoinsBeforeTheGenerationIsRecorded) {
   clients_.push_back(Connect(0));
   const int64_t generation = AwaitNotice(Notice::Kind::kPrepared).generation;
   EXPECT_EQ(clients_[0]->Join(absl::Milliseconds(50)).status().code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_EQ(GetJobStatus(options_.socket_path, options_.token_path)->phase, "recording");
+  EXPECT_EQ(GetJobStatus({options_.socket_path, options_.token_path})->phase, "recording");
   service_->Submit(rendezvous::Recorded{generation});
   EXPECT_TRUE(clients_[0]->Join().ok());
 }
@@ -259,7 +259,7 @@ TEST_F(RpcTest, ProgressArrives) {
 TEST_F(RpcTest, DirectivesArrive) {
   Start(2);
   EXPECT_EQ(clients_[0]->control().Poll().kind, DirectiveKind::kNone);
-  ASSERT_TRUE(StopJob(options_.socket_path, options_.token_path, false, "somebody").ok());
+  ASSERT_TRUE(StopJob({options_.socket_path, options_.token_path}, false, "somebody").ok());
   EXPECT_EQ(AwaitNotice(Notice::Kind::kStopRequested).reason, "somebody");
   EXPECT_EQ(AwaitDirective(0).kind, DirectiveKind::kStopAfterSave);
   EXPECT_EQ(clients_[0]->control().Poll().kind, DirectiveKind::kStopAfterSave) << "it stays";
@@ -267,10 +267,10 @@ TEST_F(RpcTest, DirectivesArrive) {
 
 TEST_F(RpcTest, SavesAreCountedOnRankZero) {
   Start(2);
-  for (int i = 0; i < 2; ++i) ASSERT_TRUE(SaveJob(options_.socket_path, options_.token_path).ok());
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(SaveJob({options_.socket_path, options_.token_path}).ok());
   while (clients_[0]->control().Poll().saves_asked < 2) std::this_thread::yield();
   EXPECT_EQ(clients_[0]->control().Poll().kind, DirectiveKind::kNone);
-  ASSERT_TRUE(StopJob(options_.socket_path, options_.token_path, false, "somebody").ok());
+  ASSERT_TRUE(StopJob({options_.socket_path, options_.token_path}, false, "somebody").ok());
   EXPECT_EQ(AwaitDirective(1).kind, DirectiveKind::kStopAfterSave);
   EXPECT_EQ(clients_[1]->control().Poll().saves_asked, 0);
   EXPECT_EQ(AwaitDirective(0).saves_asked, 2) << "a stop takes them not away";
@@ -279,7 +279,7 @@ TEST_F(RpcTest, SavesAreCountedOnRankZero) {
 TEST_F(RpcTest, ASaveIsRefusedWhileNobodyTrains) {
   StartService();
   Expect(1);
-  const absl::Status status = SaveJob(options_.socket_path, options_.token_path);
+  const absl::Status status = SaveJob({options_.socket_path, options_.token_path});
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("do not train now (gathering)"));
 }
@@ -307,15 +307,15 @@ TEST_F(RpcTest, NothingWorksWithoutTheToken) {
   Start(1);
   const std::string wrong = folder_ + "/wrong";
   ASSERT_TRUE(WritePass(wrong, {*MakeToken(), {options_.job, options_.term}}).ok());
-  EXPECT_EQ(GetJobStatus(options_.socket_path, wrong).status().code(), absl::StatusCode::kUnauthenticated);
-  EXPECT_EQ(StopJob(options_.socket_path, wrong, true, "intruder").code(),
+  EXPECT_EQ(GetJobStatus({options_.socket_path, wrong}).status().code(), absl::StatusCode::kUnauthenticated);
+  EXPECT_EQ(StopJob({options_.socket_path, wrong}, true, "intruder").code(),
             absl::StatusCode::kUnauthenticated);
   auto intruder =
       WorkerClient::Connect({{folder_, options_.socket_path, wrong, 0}, [](const std::string& reason) {}});
   ASSERT_TRUE(intruder.ok());
   EXPECT_FALSE((*intruder)->Join().ok());
   EXPECT_EQ((*intruder)->store().Set("k", {}).code(), absl::StatusCode::kUnauthenticated);
-  const auto status = GetJobStatus(options_.socket_path, options_.token_path);
+  const auto status = GetJobStatus({options_.socket_path, options_.token_path});
   ASSERT_TRUE(status.ok());
   EXPECT_EQ(status->stop, "");
   EXPECT_EQ(status->workers[0].state, "running") << "the job has not noticed";
@@ -335,7 +335,7 @@ TEST_F(RpcTest, AWorkerOfAnotherJobOrTermIsRefusedByWhatItSays) {
     EXPECT_EQ(set.code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_THAT(std::string(set.message()), HasSubstr("this is job-1, term 3"));
   }
-  const auto status = GetJobStatus(options_.socket_path, options_.token_path);
+  const auto status = GetJobStatus({options_.socket_path, options_.token_path});
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_EQ(status->workers[0].state, "running") << "nobody is in its place";
   ASSERT_TRUE(store(0).Set("key", Bytes("new")).ok());
@@ -454,16 +454,17 @@ TEST_F(RpcTest, AWorkerIsRefusedAsAdminAndToldOfOnce) {
   const std::string token = TokenOf(0);
   testing::internal::CaptureStderr();
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(GetJobStatus(options_.socket_path, token).status().code(), absl::StatusCode::kPermissionDenied);
-    EXPECT_EQ(SaveJob(options_.socket_path, token).code(), absl::StatusCode::kPermissionDenied);
-    const absl::Status stop = StopJob(options_.socket_path, token, true, "a worker");
+    EXPECT_EQ(GetJobStatus({options_.socket_path, token}).status().code(),
+              absl::StatusCode::kPermissionDenied);
+    EXPECT_EQ(SaveJob({options_.socket_path, token}).code(), absl::StatusCode::kPermissionDenied);
+    const absl::Status stop = StopJob({options_.socket_path, token}, true, "a worker");
     EXPECT_EQ(stop.code(), absl::StatusCode::kPermissionDenied);
     EXPECT_THAT(std::string(stop.message()), HasSubstr("the role worker may not stop the run"));
   }
   const std::string log = testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
   EXPECT_THAT(log, HasSubstr("a call of local/0 was refused"));
-  const auto status = GetJobStatus(options_.socket_path, options_.token_path);
+  const auto status = GetJobStatus({options_.socket_path, options_.token_path});
   EXPECT_EQ(status->stop, "");
   EXPECT_EQ(status->workers[0].state, "running");
 }
@@ -482,7 +483,7 @@ TEST_F(RpcTest, AWorkerSpeaksForNoOtherMember) {
   clients_[1]->control().Report({7, "forward"});
   const Notice notice = AwaitNotice(Notice::Kind::kProgress);
   EXPECT_EQ(notice.rank, 1) << "nobody is in its place";
-  const auto status = GetJobStatus(options_.socket_path, options_.token_path);
+  const auto status = GetJobStatus({options_.socket_path, options_.token_path});
   ASSERT_TRUE(status.ok()) << status.status();
   for (const auto& worker : status->workers) {
     EXPECT_EQ(worker.state, "running");
@@ -494,7 +495,7 @@ TEST_F(RpcTest, AnAdminTakesNoPartInTheTraining) {
   const auto admin = ConnectWith(options_.token_path, 0);
   EXPECT_EQ(admin->Join(absl::Seconds(10)).status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(admin->store().Set("k", {}).code(), absl::StatusCode::kPermissionDenied);
-  EXPECT_EQ(GetJobStatus(options_.socket_path, options_.token_path)->workers[0].state, "running");
+  EXPECT_EQ(GetJobStatus({options_.socket_path, options_.token_path})->workers[0].state, "running");
 }
 
 TEST_F(RpcTest, AStaleSocketIsReplaced) {
@@ -503,7 +504,7 @@ TEST_F(RpcTest, AStaleSocketIsReplaced) {
   service_.reset();
   EXPECT_FALSE(PathExists(options_.socket_path));
   StartService();
-  EXPECT_TRUE(GetJobStatus(options_.socket_path, options_.token_path).ok());
+  EXPECT_TRUE(GetJobStatus({options_.socket_path, options_.token_path}).ok());
 }
 
 TEST_F(RpcTest, OversizedMessagesAreRefusedAndNothingElseSuffers) {

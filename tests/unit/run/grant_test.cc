@@ -80,6 +80,14 @@ TEST_F(GrantTest, OtherFilesAndHalfWrittenOnesAreNoTerms) {
   EXPECT_EQ(Claim(), 2);
 }
 
+TEST_F(GrantTest, ATermThatNoLaunchReachesIsRefused) {
+  ASSERT_TRUE(MakeDirs(folder_ + "/terms").ok());
+  ASSERT_TRUE(WriteFileAtomic(folder_ + "/terms/9223372036854775807", "1\n").ok());
+  const absl::Status claimed = ClaimTerm(folder_).status();
+  EXPECT_EQ(ExitCodeFor(claimed), ExitCode::kBadData);
+  EXPECT_THAT(std::string(claimed.message()), HasSubstr("no launch has that number; remove the file"));
+}
+
 TEST_F(GrantTest, ARunFolderThatHoldsAVoidGrantIsNotWrittenAnyMore) {
   auto run = RunFolder::CreateAt(folder_ + "/run");
   ASSERT_TRUE(run.ok()) << run.status();

@@ -78,7 +78,6 @@ TEST_F(JournalTest, StateFollowsTheEvents) {
   event.world_size = 4;
   event.pid = 123;
   event.socket = "/tmp/s";
-  event.token_file = "/tmp/t";
   Append(event);
   event = Event(EventKind::kGeneration);
   event.generation = 1;
@@ -100,7 +99,6 @@ TEST_F(JournalTest, StateFollowsTheEvents) {
   EXPECT_EQ(state->world_size, 4);
   EXPECT_EQ(state->launcher_pid, 123);
   EXPECT_EQ(state->socket, "/tmp/s");
-  EXPECT_EQ(state->token_file, "/tmp/t");
   EXPECT_EQ(state->generation, 1);
   EXPECT_EQ(state->num_restarts, 1);
   EXPECT_EQ(state->last_checkpoint_step, 20);

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +16,7 @@
 #include <string>
 #include <thread>
 
+#include "base/files.h"
 #include "base/lock_owner.h"
 #include "base/status.h"
 #include "checkpoint/checkpoint_io.h"
@@ -278,6 +281,50 @@ TEST_F(RunFolderTest, ASocketPathIsNeverTooLong) {
   ASSERT_EQ(::stat(parent.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0700u);
   (void)RemoveAll(parent);
+}
+
+// Whether it can be bound there, and stays there.
+int ListenAt(const std::string& path) {
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
+  path.copy(address.sun_path, sizeof(address.sun_path));
+  EXPECT_EQ(::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0) << path;
+  EXPECT_EQ(::listen(fd, 1), 0);
+  return fd;
+}
+
+TEST_F(RunFolderTest, OfWhatTheJournalCallsASocketOnlyStaleOnesOfALaunchAreRemoved) {
+  const auto run = RunFolder::CreateAt(folder_ + "/run");
+  const std::string own = run->path() + "/control.sock";
+  const std::string file = folder_ + "/thesis.tex", other = folder_ + "/other.sock";
+  ASSERT_TRUE(WriteFileAtomic(file, "years of work").ok());
+  ::close(ListenAt(other));
+  for (const std::string& recorded : {file, other}) {
+    run->RemoveStaleSockets(recorded);
+    EXPECT_TRUE(PathExists(recorded)) << recorded;
+  }
+  std::string shared = "/tmp/trainctl-XXXXXX";  // as for a run whose path is too long
+  ASSERT_NE(::mkdtemp(shared.data()), nullptr);
+  const std::string short_socket = shared + "/control.sock";
+  for (const std::string& socket : {own, short_socket}) {
+    const int listener = ListenAt(socket);
+    run->RemoveStaleSockets(short_socket);
+    EXPECT_TRUE(PathExists(socket)) << "somebody listens: the run of which this one is a copy";
+    ::close(listener);
+    run->RemoveStaleSockets(short_socket);
+    EXPECT_FALSE(PathExists(socket));
+  }
+  EXPECT_FALSE(PathExists(shared));
+  ASSERT_TRUE(WriteFileAtomic(own, "no socket").ok());
+  run->RemoveStaleSockets("");
+  EXPECT_TRUE(PathExists(own));
+}
+
+TEST_F(RunFolderTest, ACopyHasAnotherIdAndAMovedFolderTheSame) {
+  const std::string id = RunFolder::CreateAt(folder_ + "/run")->id();
+  EXPECT_NE(RunFolder::CreateAt(folder_ + "/copy")->id(), id);
+  ASSERT_EQ(::rename((folder_ + "/run").c_str(), (folder_ + "/moved").c_str()), 0);
+  EXPECT_EQ(RunFolder::CreateAt(folder_ + "/moved")->id(), id);
 }
 
 TEST_F(RunFolderTest, OnlyCommittedCheckpointsCount) {
