@@ -1,10 +1,15 @@
 #include "launcher/agent_runner.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -173,13 +178,28 @@ class AgentRunner {
   absl::Duration next_beat_ = absl::ZeroDuration();
 };
 
+// In TMPDIR, unless that makes the path of the socket in it too long.
+std::string FolderPattern() {
+  constexpr absl::string_view kName = "/trainctl-agent-XXXXXX";
+  constexpr size_t kMostBytes = 100;  // a socket's path has 107 at most
+  const char* const chosen = std::getenv("TMPDIR");
+  const std::string parent = chosen != nullptr && *chosen == '/' ? chosen : "/tmp";
+  return absl::StrCat(parent.size() + kName.size() <= kMostBytes ? parent : "/tmp", kName);
+}
+
 }  // namespace
 
 absl::StatusOr<bool> RunAgent(const AgentRunOptions& options) {
   TRAINCTL_ASSIGN_OR_RETURN(SignalPipe signals, SignalPipe::Install());
   // Of this user alone: whoever can enter it speaks for the node's workers.
-  std::string folder = "/tmp/trainctl-agent-XXXXXX";
+  std::string folder = FolderPattern();
   if (::mkdtemp(folder.data()) == nullptr) return ErrnoError("create", folder, errno);
+  // systemd-tmpfiles, which removes what is old, leaves a folder alone that is locked (tmpfiles.d, "Age").
+  const int lock = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (lock >= 0) (void)::flock(lock, LOCK_EX | LOCK_NB);
+  const absl::Cleanup unlock = [lock] {
+    if (lock >= 0) ::close(lock);
+  };
   // From the start on, not only while there are workers: what it would leave is removed, and if it stands
   // still it is ended.
   absl::StatusOr<Keeper> guard = Keeper::Start(

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/files.h"
 #include "base/names.h"
 #include "base/status.h"
 #include "rpc/token.h"
@@ -21,7 +22,9 @@ TokenGuard::~TokenGuard() {
 absl::Status TokenGuard::Admit(const Identity& identity, const std::string& path) {
   std::lock_guard lock(mutex_);
   for (const Entry& entry : entries_) {
-    if (entry.identity == identity) return absl::OkStatus();
+    if (entry.identity != identity) continue;
+    // Whoever cleans up old files took it, say, and the next attempt's worker needs it.
+    return PathExists(entry.path) ? absl::OkStatus() : WritePass(entry.path, {entry.token, launch_});
   }
   TRAINCTL_ASSIGN_OR_RETURN(std::string token, MakeToken());
   TRAINCTL_RETURN_IF_ERROR(WritePass(path, {token, launch_}));

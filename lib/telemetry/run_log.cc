@@ -11,12 +11,23 @@ absl::StatusOr<RunLog> RunLog::Open(const TensorboardOptions& events, bool with_
   TRAINCTL_ASSIGN_OR_RETURN(auto metrics, MetricsLog::Open(events.metrics_path, last_step_to_keep));
   TRAINCTL_ASSIGN_OR_RETURN(auto timings, TimingsLog::Open(events.timings_path, last_step_to_keep));
   const int64_t last_step = metrics.last_step() >= 0 ? metrics.last_step() : last_step_to_keep;
-  RunLog log(std::move(metrics), std::move(timings), last_step);
-  if (with_events) {
-    TRAINCTL_ASSIGN_OR_RETURN(auto opened, TensorboardLog::Open(events));
-    log.events_.emplace(std::move(opened));
-  }
+  RunLog log(events, std::move(metrics), std::move(timings), last_step);
+  if (with_events) TRAINCTL_RETURN_IF_ERROR(log.OpenEvents());
   return log;
+}
+
+absl::Status RunLog::OpenEvents() {
+  TRAINCTL_ASSIGN_OR_RETURN(auto opened, TensorboardLog::Open(options_));
+  events_.emplace(std::move(opened));
+  return absl::OkStatus();
+}
+
+// A record that is written in part ends what can be read of a file of events.
+template <typename Record>
+void RunLog::AppendEvents(const Record& record, double time_s) {
+  if (!events_) return;
+  events_trouble_ = events_->Append(record, time_s);
+  if (!events_trouble_.ok()) events_.reset();
 }
 
 void RunLog::NoteChanges(absl::Span<const RunChange> changes) {
@@ -28,18 +39,27 @@ void RunLog::NoteChanges(absl::Span<const RunChange> changes) {
 absl::Status RunLog::Append(StepRecord record, double time_s) {
   record.changed = std::exchange(next_changes_, {});
   TRAINCTL_RETURN_IF_ERROR(metrics_.Append(record));
-  return events_ ? events_->Append(record, time_s) : absl::OkStatus();
+  AppendEvents(record, time_s);
+  return absl::OkStatus();
 }
 
 absl::Status RunLog::Append(TimingRecord record) {
   if (peak_tokens_per_second_ > 0) record.mfu = record.tokens_per_second / peak_tokens_per_second_;
   TRAINCTL_RETURN_IF_ERROR(timings_.Append(record));
-  return events_ ? events_->Append(record, record.time_s) : absl::OkStatus();
+  AppendEvents(record, record.time_s);
+  return absl::OkStatus();
 }
 
 absl::Status RunLog::Sync() {
   TRAINCTL_RETURN_IF_ERROR(metrics_.Sync());
-  return timings_.Sync();
+  TRAINCTL_RETURN_IF_ERROR(timings_.Sync());
+  if (!events_trouble_.ok()) events_trouble_ = OpenEvents();
+  return absl::OkStatus();
+}
+
+absl::Status RunLog::trouble() const {
+  if (!metrics_.trouble().ok()) return metrics_.trouble();
+  return timings_.trouble().ok() ? events_trouble_ : timings_.trouble();
 }
 
 }  // namespace trainctl::telemetry

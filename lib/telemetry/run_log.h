@@ -32,19 +32,30 @@ class RunLog {
   // unknown. Timings that are appended after this tell their share of it as `mfu`.
   void set_peak_tokens_per_second(double peak) { peak_tokens_per_second_ = peak; }
 
-  // `time_s`: seconds since 1970, for TensorBoard.
+  // `time_s`: seconds since 1970, for TensorBoard. What cannot be written is kept (StepLog::Append).
   absl::Status Append(StepRecord record, double time_s);
   absl::Status Append(TimingRecord record);
-  // Before a checkpoint is committed: makes the two logs durable.
+  // Before a checkpoint is committed: makes the two logs durable. Events that could not be written are made
+  // anew from them.
   absl::Status Sync();
+  // Why what was appended last is not in the files yet; OK: it is.
+  absl::Status trouble() const;
 
  private:
-  RunLog(MetricsLog metrics, TimingsLog timings, int64_t last_step)
-      : metrics_(std::move(metrics)), timings_(std::move(timings)), last_step_(last_step) {}
+  RunLog(TensorboardOptions options, MetricsLog metrics, TimingsLog timings, int64_t last_step)
+      : options_(std::move(options)),
+        metrics_(std::move(metrics)),
+        timings_(std::move(timings)),
+        last_step_(last_step) {}
+  absl::Status OpenEvents();
+  template <typename Record>
+  void AppendEvents(const Record& record, double time_s);
 
+  TensorboardOptions options_;
   MetricsLog metrics_;
   TimingsLog timings_;
-  std::optional<TensorboardLog> events_;
+  std::optional<TensorboardLog> events_;  // without value: none are wanted, or events_trouble_
+  absl::Status events_trouble_;
   double peak_tokens_per_second_ = 0;
   int64_t last_step_;                      // recorded before this launch, or where it begins
   std::vector<std::string> next_changes_;  // for the next record

@@ -26,6 +26,8 @@ constexpr absl::string_view kStepKey = "{\"step\":";
 constexpr size_t kReadBytes = size_t{1} << 20;
 // Longer than any line that this module writes; a longer one is not ours.
 constexpr size_t kMaxLineBytes = size_t{16} << 20;
+// Of a hundred thousand steps and more.
+constexpr size_t kMostPendingBytes = size_t{64} << 20;
 
 // The step of a complete line; -1 when it is not one of ours.
 int64_t StepOf(absl::string_view line) {
@@ -178,6 +180,8 @@ StepLog& StepLog::operator=(StepLog&& other) noexcept {
   std::swap(fd_, other.fd_);
   std::swap(size_bytes_, other.size_bytes_);
   std::swap(last_step_, other.last_step_);
+  std::swap(pending_, other.pending_);
+  std::swap(trouble_, other.trouble_);
   return *this;
 }
 
@@ -189,24 +193,34 @@ absl::Status StepLog::Append(int64_t step, absl::string_view fields) {
   if (step <= last_step_) {
     return InternalError(absl::StrCat(path_, ": step ", step, " logged after step ", last_step_));
   }
-  const std::string line = absl::StrCat(kStepKey, step, fields.empty() ? "" : ",", fields, "}\n");
+  absl::StrAppend(&pending_, kStepKey, step, fields.empty() ? "" : ",", fields, "}\n");
+  last_step_ = step;
+  trouble_ = WritePending();
+  if (!trouble_.ok() && pending_.size() > kMostPendingBytes) return trouble_;
+  return absl::OkStatus();
+}
+
+// All or nothing.
+absl::Status StepLog::WritePending() {
+  if (pending_.empty()) return absl::OkStatus();
   ssize_t written;
   do {
-    written = ::write(fd_, line.data(), line.size());
+    written = ::write(fd_, pending_.data(), pending_.size());
   } while (written < 0 && errno == EINTR);
-  if (written != static_cast<ssize_t>(line.size())) {
+  if (written != static_cast<ssize_t>(pending_.size())) {
     const int error_number = written < 0 ? errno : ENOSPC;
     if (written > 0 && ::ftruncate(fd_, size_bytes_) != 0) return ErrnoError("cut back", path_, errno);
     return ErrnoError("write", path_, error_number);
   }
-  size_bytes_ += static_cast<int64_t>(line.size());
-  last_step_ = step;
+  size_bytes_ += static_cast<int64_t>(pending_.size());
+  pending_.clear();
   return absl::OkStatus();
 }
 
 absl::Status StepLog::Sync() {
-  if (::fdatasync(fd_) != 0) return ErrnoError("sync", path_, errno);
-  return absl::OkStatus();
+  trouble_ = WritePending();
+  if (trouble_.ok() && ::fdatasync(fd_) != 0) trouble_ = ErrnoError("sync", path_, errno);
+  return trouble_;
 }
 
 }  // namespace trainctl::telemetry

@@ -29,11 +29,14 @@ class StepLog {
   ~StepLog();
 
   // `fields` is the inside of the object after "step": `"loss":2.5,"lr":0.001`. Steps must rise
-  // (InternalError). When the line could not be written in full, none of it stays.
+  // (InternalError). A line that cannot be written in full, to a full disk say, is kept in memory and written
+  // with a later one; trouble() then says why. EnvironmentError: so many are kept that it is no use.
   absl::Status Append(int64_t step, absl::string_view fields);
   // Makes everything appended so far durable: before a checkpoint is committed, so that the lines
-  // up to it are there whenever it is.
+  // up to it are there whenever it is. An error if some cannot be written.
   absl::Status Sync();
+  // Of the last attempt to write.
+  const absl::Status& trouble() const { return trouble_; }
   // Step of the last line; -1 when there is none. Less than last_step_to_keep after Open: lines are
   // missing (the log was lost or never synced).
   int64_t last_step() const { return last_step_; }
@@ -41,10 +44,13 @@ class StepLog {
  private:
   StepLog() = default;
   absl::Status Follow(int former, int64_t last_step_to_keep);
+  absl::Status WritePending();
   std::string path_;
   int fd_ = -1;
   int64_t size_bytes_ = 0;
   int64_t last_step_ = -1;
+  std::string pending_;  // whole lines that are not in the file yet
+  absl::Status trouble_;
 };
 
 }  // namespace trainctl::telemetry

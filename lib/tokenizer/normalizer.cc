@@ -96,6 +96,16 @@ absl::Status AddSteps(const JsonPart& part, Normalizer& steps) {
   return absl::OkStatus();
 }
 
+// Real tokenizers make a text three times as long (a space becomes U+2581). A small file that replaces again
+// and again could make it fill the memory.
+size_t MostBytes(size_t before) { return (size_t{16} << 20) + 4 * before; }
+
+absl::Status GrowsTooMuch(size_t before) {
+  return BadDataError(absl::StrCat("the tokenizer's normalizer or decoder turns a text of ", before,
+                                   " bytes into more than ", MostBytes(before),
+                                   "; its tokenizer.json is damaged or made to do harm"));
+}
+
 }  // namespace
 
 absl::StatusOr<Pattern> ParsePattern(const JsonPart& part) {
@@ -118,7 +128,11 @@ absl::StatusOr<Normalizer> ParseNormalizer(const JsonPart& part) {
 }
 
 absl::Status Normalize(const Normalizer& normalizer, std::string& text, Scratch& scratch) {
-  for (const auto& step : normalizer) TRAINCTL_RETURN_IF_ERROR(step->Apply(text, scratch));
+  const size_t before = text.size();
+  for (const auto& step : normalizer) {
+    TRAINCTL_RETURN_IF_ERROR(step->Apply(text, scratch));
+    if (text.size() > MostBytes(before)) return GrowsTooMuch(before);
+  }
   return absl::OkStatus();
 }
 
@@ -133,7 +147,9 @@ absl::Status ReplaceMatches(const Pattern& pattern, absl::string_view content, s
   TRAINCTL_RETURN_IF_ERROR(pattern.FindAll(text, scratch.match, &scratch.matches));
   std::string replaced;
   replaced.reserve(text.size() + text.size() / 4);
+  const size_t most_bytes = MostBytes(text.size());
   for (const Match& match : scratch.matches) {
+    if (replaced.size() > most_bytes) return GrowsTooMuch(text.size());
     if (match.is_match) {
       absl::StrAppend(&replaced, content);
     } else {

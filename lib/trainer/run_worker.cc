@@ -306,6 +306,7 @@ class Trainer {
     if (saved_step_ != counters_.step && recipe_.checkpoint.at_end)
       TRAINCTL_RETURN_IF_ERROR(Save(SaveKind::kWanted));
     TRAINCTL_RETURN_IF_ERROR(FinishSaving());
+    if (first_rank()) TRAINCTL_RETURN_IF_ERROR(log_->Sync());
     TRAINCTL_RETURN_IF_ERROR(Report());
     return Close(counters_.step < recipe_.train.steps ? RunOutcome::kStoppedOnRequest
                                                       : RunOutcome::kFinished);
@@ -495,9 +496,17 @@ class Trainer {
     const bool stop = votes[0] > 0 || (d_.stop_after >= 0 && counters_.step >= d_.stop_after &&
                                        counters_.step < recipe_.train.steps);
     const bool due = votes[1] > 0 || (c.every_steps.has_value() && counters_.step % *c.every_steps == 0);
-    if (votes[3] > 0) return failed ? saver_->result() : WorkerError("another rank failed to save");
     saves_made_ = directive.saves_asked;
-    if (saving && votes[2] == 0 && saver_->Advance()) SaySaved(saver_->step(), saver_->written());
+    if (saving && votes[2] == 0) {
+      if (votes[3] > 0) {
+        saved_step_ = saved_before_;
+        TRAINCTL_RETURN_IF_ERROR(
+            MissSave(saving_, failed ? saver_->result() : WorkerError("another rank failed to save")));
+        saver_->Abandon();
+      } else if (saver_->Advance()) {
+        SaySaved(saver_->step(), saver_->written());
+      }
+    }
     const SaveKind save = votes[4] > 0 ? SaveKind::kWanted : due ? SaveKind::kDue : SaveKind::kNone;
     return Agreement{stop, save, JoinHash(votes[5], votes[6])};
   }
@@ -536,6 +545,7 @@ class Trainer {
                                              operators_,
                                              {{"tensor_peak", memory.peak}, {"tensor_live", memory.live}},
                                              NowSeconds()}));
+    WarnOfLogs();
     const absl::Duration now = d_.clock->Monotonic();
     if (last || !record.eval.empty() || now - last_line_ >= absl::Seconds(1)) {
       last_line_ = now;
@@ -548,6 +558,18 @@ class Trainer {
       Say(line);
     }
     return absl::OkStatus();
+  }
+
+  // When it begins and when it is over.
+  void WarnOfLogs() {
+    const bool had_trouble = std::exchange(logs_have_trouble_, !log_->trouble().ok());
+    if (logs_have_trouble_ == had_trouble) return;
+    if (had_trouble) {
+      Say("the logs of the run are written again; no line is missing");
+    } else {
+      Say(absl::StrCat("warning: ", log_->trouble().message(),
+                       "; training goes on, and what is not written is kept and written later"));
+    }
   }
 
   // ---- evaluation ---------------------------------------------------------------------------
@@ -613,9 +635,12 @@ class Trainer {
     if (saver_ != nullptr) {
       saver_->Start(options, counters_);
     } else {
-      TRAINCTL_ASSIGN_OR_RETURN(written, SaveCheckpoint(options, *state_, counters_, *world_));
+      absl::StatusOr<Written> saved = SaveCheckpoint(options, *state_, counters_, *world_);
+      if (!saved.ok()) return MissSave(kind, saved.status());
+      written = *std::move(saved);
     }
-    saved_step_ = counters_.step;
+    saving_ = kind;
+    saved_before_ = std::exchange(saved_step_, counters_.step);
     last_save_time_ = d_.clock->Monotonic();
     save_wait_ = last_save_time_ - begin;
     if (saver_ == nullptr) SaySaved(saved_step_, written);
@@ -626,9 +651,32 @@ class Trainer {
   absl::Status FinishSaving() {
     if (saver_ == nullptr || saver_->idle()) return absl::OkStatus();
     const absl::Duration begin = d_.clock->Monotonic();
-    TRAINCTL_RETURN_IF_ERROR(saver_->Drain(*world_));
+    if (const absl::Status drained = saver_->Drain(*world_); !drained.ok()) {
+      saver_->Abandon();
+      saved_step_ = saved_before_;
+      return MissSave(saving_, drained);
+    }
     save_wait_ += d_.clock->Monotonic() - begin;
     SaySaved(saver_->step(), saver_->written());
+    return absl::OkStatus();
+  }
+
+  // A save that was only due may fail, for the disk is full, say: the next one is tried when it is due. All
+  // ranks call this, and the same way. The failure, where it ends the run.
+  absl::Status MissSave(SaveKind kind, const absl::Status& failure) {
+    const ExitCode code = ExitCodeFor(failure);
+    const bool is_of_disk = code == ExitCode::kEnvironment || code == ExitCode::kWorkerFailed;
+    if (kind != SaveKind::kDue || !is_of_disk) return failure;
+    last_save_time_ = d_.clock->Monotonic();
+    if (code == ExitCode::kEnvironment) {
+      Say(absl::StrCat("warning: no checkpoint after step ", counters_.step, ": ", failure.message(),
+                       "; training goes on, and the next one is tried when it is due"));
+    }
+    // What it has written so far takes the place that the next one needs.
+    if (!first_rank()) return absl::OkStatus();
+    TRAINCTL_RETURN_IF_ERROR(CheckRunFolder());
+    if (const absl::Status removed = checkpoint::RevokeUnfinished(d_.checkpoints_path); !removed.ok())
+      Say(absl::StrCat("warning: ", removed.message()));
     return absl::OkStatus();
   }
 
@@ -708,7 +756,10 @@ class Trainer {
   std::vector<bool> decay_;
 
   RunCounters counters_;
-  int64_t saved_step_ = -1;
+  int64_t saved_step_ = -1;    // of the last save, which may be under way
+  int64_t saved_before_ = -1;  // of the one before it
+  SaveKind saving_ = SaveKind::kNone;
+  bool logs_have_trouble_ = false;
   int64_t saves_made_ = 0;  // of those that a person has asked for
   absl::Duration last_save_time_;
   absl::Duration last_line_ = -absl::InfiniteDuration();

@@ -50,9 +50,10 @@ def recipe(files, steps, every, workers, train="", more="", pp=1):
 def state_of(run_dir):
     """What must be equal: the metrics, and the tensors of the newest checkpoint."""
     newest = sorted(glob.glob(run_dir + "/checkpoints/step-*"))[-1]
-    contents = {"metrics.jsonl": open(run_dir + "/metrics.jsonl", "rb").read()}
-    for name in sorted(glob.glob(newest + "/*.safetensors")):
-        contents[os.path.basename(name)] = open(name, "rb").read()
+    contents = {}
+    for name in [run_dir + "/metrics.jsonl", *sorted(glob.glob(newest + "/*.safetensors"))]:
+        with open(name, "rb") as file:
+            contents[os.path.basename(name)] = file.read()
     return os.path.basename(newest), contents
 
 

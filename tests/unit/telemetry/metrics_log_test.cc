@@ -216,7 +216,7 @@ TEST_F(MetricsLogTest, StepsMustRise) {
   EXPECT_TRUE(log->Append(Record(5)).ok());
 }
 
-TEST_F(MetricsLogTest, ALineThatDoesNotFitLeavesNoHalf) {
+TEST_F(MetricsLogTest, LinesThatDoNotFitAreKeptAndWrittenLater) {
   auto log = MetricsLog::Open(path_, -1);
   ASSERT_TRUE(log->Append(Record(1)).ok());
   const std::string before = Contents();
@@ -226,13 +226,25 @@ TEST_F(MetricsLogTest, ALineThatDoesNotFitLeavesNoHalf) {
   rlimit limit = saved;
   limit.rlim_cur = before.size() + 20;  // the second line ends in the middle
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
-  const absl::Status status = log->Append(Record(2));
+  const absl::Status second = log->Append(Record(2)), third = log->Append(Record(3));
+  const absl::Status trouble = log->trouble(), synced = log->Sync();
+  const std::string meanwhile = Contents();
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &saved), 0);
   std::signal(SIGXFSZ, old_handler);
-  EXPECT_EQ(ExitCodeFor(status), ExitCode::kEnvironment) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr(path_));
-  EXPECT_EQ(Contents(), before);
-  EXPECT_TRUE(log->Append(Record(2)).ok());
+  EXPECT_TRUE(second.ok()) << second;
+  EXPECT_TRUE(third.ok()) << third;
+  EXPECT_EQ(meanwhile, before) << "no half of a line";
+  for (const absl::Status& status : {trouble, synced}) {
+    EXPECT_EQ(ExitCodeFor(status), ExitCode::kEnvironment) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(path_));
+  }
+  ASSERT_TRUE(log->Append(Record(4)).ok());
+  EXPECT_TRUE(log->trouble().ok());
+  EXPECT_TRUE(log->Sync().ok());
+  const std::string all = Contents();
+  auto undisturbed = MetricsLog::Open(path_, -1);
+  for (int step = 1; step <= 4; ++step) ASSERT_TRUE(undisturbed->Append(Record(step)).ok());
+  EXPECT_EQ(all, Contents());
 }
 
 }  // namespace

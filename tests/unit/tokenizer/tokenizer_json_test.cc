@@ -233,6 +233,23 @@ TEST(TokenizerJson, AMarkAtTheBeginningNeedsToKnowTheBeginning) {
   EXPECT_TRUE(Parse(file).ok());
 }
 
+// Twelve steps of ten times each would make 10^12 bytes of one.
+TEST(TokenizerJson, ATextDoesNotGrowWithoutBound) {
+  Json steps = Json::array();
+  for (int i = 0; i < 12; ++i) {
+    steps.push_back({{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(10, 'a')}});
+  }
+  Json encodes = Small(), decodes = Small();
+  encodes["normalizer"] = {{"type", "Sequence"}, {"normalizers", steps}};
+  std::vector<int32_t> ids;
+  const absl::Status encoded = (*Parse(encodes))->Encode("a", &ids);
+  EXPECT_EQ(ExitCodeFor(encoded), ExitCode::kBadData);
+  EXPECT_THAT(std::string(encoded.message()), HasSubstr("turns a text of "));
+  steps.push_back({{"type", "Fuse"}});
+  decodes["decoder"] = {{"type", "Sequence"}, {"decoders", steps}};
+  EXPECT_EQ(ExitCodeFor((*Parse(decodes))->Decode({0}, false).status()), ExitCode::kBadData);
+}
+
 TEST(TokenizerJson, BytesThatAreNotUtf8AreReadAsTheMarkForThem) {
   const auto tokenizer = Parse(Small());
   std::vector<int32_t> with_bytes;
