@@ -58,7 +58,7 @@ class RecordLog {
     return RecordLog(*std::move(log));
   }
   absl::Status Append(const Record& record) { return log_.Append(record.step, FormatFields(record)); }
-  const absl::Status& trouble() const { return log_.trouble(); }
+  absl::Status trouble() const { return log_.trouble(); }
   absl::Status Sync() { return log_.Sync(); }
   int64_t last_step() const { return log_.last_step(); }
 

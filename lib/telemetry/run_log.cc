@@ -25,6 +25,11 @@ absl::Status RunLog::OpenEvents() {
 // A record that is written in part ends what can be read of a file of events.
 template <typename Record>
 void RunLog::AppendEvents(const Record& record, double time_s) {
+  const bool is_synced = is_synced_->exchange(false);
+  if (!events_trouble_.ok() && is_synced) {
+    events_trouble_ = OpenEvents();  // with what was just appended to the log
+    return;
+  }
   if (!events_) return;
   events_trouble_ = events_->Append(record, time_s);
   if (!events_trouble_.ok()) events_.reset();
@@ -53,7 +58,7 @@ absl::Status RunLog::Append(TimingRecord record) {
 absl::Status RunLog::Sync() {
   TRAINCTL_RETURN_IF_ERROR(metrics_.Sync());
   TRAINCTL_RETURN_IF_ERROR(timings_.Sync());
-  if (!events_trouble_.ok()) events_trouble_ = OpenEvents();
+  *is_synced_ = true;
   return absl::OkStatus();
 }
 

@@ -1,8 +1,11 @@
 // All that a run writes of its steps, together: metrics.jsonl, timings.jsonl and, where they are wanted,
-// TensorBoard events. One process (rank 0) writes; one thread.
+// TensorBoard events. One process (rank 0) writes, on one thread; Sync may be called by another one
+// meanwhile.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -35,8 +38,8 @@ class RunLog {
   // `time_s`: seconds since 1970, for TensorBoard. What cannot be written is kept (StepLog::Append).
   absl::Status Append(StepRecord record, double time_s);
   absl::Status Append(TimingRecord record);
-  // Before a checkpoint is committed: makes the two logs durable. Events that could not be written are made
-  // anew from them.
+  // Before a checkpoint is committed: makes the two logs durable. Events that could not be written are then
+  // made anew from them with the next record.
   absl::Status Sync();
   // Why what was appended last is not in the files yet; OK: it is.
   absl::Status trouble() const;
@@ -56,6 +59,8 @@ class RunLog {
   TimingsLog timings_;
   std::optional<TensorboardLog> events_;  // without value: none are wanted, or events_trouble_
   absl::Status events_trouble_;
+  std::unique_ptr<std::atomic<bool>> is_synced_ =
+      std::make_unique<std::atomic<bool>>(false);  // since an event
   double peak_tokens_per_second_ = 0;
   int64_t last_step_;                      // recorded before this launch, or where it begins
   std::vector<std::string> next_changes_;  // for the next record

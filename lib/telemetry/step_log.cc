@@ -169,17 +169,14 @@ absl::Status StepLog::Follow(int former, int64_t last_step_to_keep) {
   return status;
 }
 
-StepLog::StepLog(StepLog&& other) noexcept
-    : path_(std::move(other.path_)),
-      fd_(std::exchange(other.fd_, -1)),
-      size_bytes_(other.size_bytes_),
-      last_step_(other.last_step_) {}
+StepLog::StepLog(StepLog&& other) noexcept { *this = std::move(other); }
 
 StepLog& StepLog::operator=(StepLog&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(fd_, other.fd_);
   std::swap(size_bytes_, other.size_bytes_);
   std::swap(last_step_, other.last_step_);
+  std::swap(mutex_, other.mutex_);
   std::swap(pending_, other.pending_);
   std::swap(trouble_, other.trouble_);
   return *this;
@@ -193,6 +190,7 @@ absl::Status StepLog::Append(int64_t step, absl::string_view fields) {
   if (step <= last_step_) {
     return InternalError(absl::StrCat(path_, ": step ", step, " logged after step ", last_step_));
   }
+  std::lock_guard lock(*mutex_);
   absl::StrAppend(&pending_, kStepKey, step, fields.empty() ? "" : ",", fields, "}\n");
   last_step_ = step;
   trouble_ = WritePending();
@@ -218,9 +216,13 @@ absl::Status StepLog::WritePending() {
 }
 
 absl::Status StepLog::Sync() {
-  trouble_ = WritePending();
-  if (trouble_.ok() && ::fdatasync(fd_) != 0) trouble_ = ErrnoError("sync", path_, errno);
-  return trouble_;
+  {
+    std::lock_guard lock(*mutex_);
+    trouble_ = WritePending();
+    TRAINCTL_RETURN_IF_ERROR(trouble_);
+  }
+  // Whoever appends does not wait for the disk.
+  return ::fdatasync(fd_) == 0 ? absl::OkStatus() : ErrnoError("sync", path_, errno);
 }
 
 }  // namespace trainctl::telemetry

@@ -1,10 +1,12 @@
 // A file of one JSON object per line and per step, that survives crashes: a line is written by a single
 // write(2), and opening for a resume goes back to the checkpoint's step. It then is another file under the
 // same name: a process that has the former one open, and lives on where nobody sees it, adds nothing to it.
-// One thread.
+// One thread appends; Sync may be called by another one meanwhile.
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <string>
 
 #include "absl/status/status.h"
@@ -36,7 +38,10 @@ class StepLog {
   // up to it are there whenever it is. An error if some cannot be written.
   absl::Status Sync();
   // Of the last attempt to write.
-  const absl::Status& trouble() const { return trouble_; }
+  absl::Status trouble() const {
+    std::lock_guard lock(*mutex_);
+    return trouble_;
+  }
   // Step of the last line; -1 when there is none. Less than last_step_to_keep after Open: lines are
   // missing (the log was lost or never synced).
   int64_t last_step() const { return last_step_; }
@@ -44,12 +49,13 @@ class StepLog {
  private:
   StepLog() = default;
   absl::Status Follow(int former, int64_t last_step_to_keep);
-  absl::Status WritePending();
+  absl::Status WritePending();  // with mutex_
   std::string path_;
   int fd_ = -1;
-  int64_t size_bytes_ = 0;
   int64_t last_step_ = -1;
-  std::string pending_;  // whole lines that are not in the file yet
+  std::unique_ptr<std::mutex> mutex_ = std::make_unique<std::mutex>();
+  int64_t size_bytes_ = 0;  // with mutex_, and what follows
+  std::string pending_;     // whole lines that are not in the file yet
   absl::Status trouble_;
 };
 

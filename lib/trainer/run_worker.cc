@@ -500,8 +500,8 @@ class Trainer {
     if (saving && votes[2] == 0) {
       if (votes[3] > 0) {
         saved_step_ = saved_before_;
-        TRAINCTL_RETURN_IF_ERROR(
-            MissSave(saving_, failed ? saver_->result() : WorkerError("another rank failed to save")));
+        TRAINCTL_RETURN_IF_ERROR(MissSave(
+            saving_, saver_->step(), failed ? saver_->result() : WorkerError("another rank failed to save")));
         saver_->Abandon();
       } else if (saver_->Advance()) {
         SaySaved(saver_->step(), saver_->written());
@@ -636,7 +636,7 @@ class Trainer {
       saver_->Start(options, counters_);
     } else {
       absl::StatusOr<Written> saved = SaveCheckpoint(options, *state_, counters_, *world_);
-      if (!saved.ok()) return MissSave(kind, saved.status());
+      if (!saved.ok()) return MissSave(kind, counters_.step, saved.status());
       written = *std::move(saved);
     }
     saving_ = kind;
@@ -652,9 +652,10 @@ class Trainer {
     if (saver_ == nullptr || saver_->idle()) return absl::OkStatus();
     const absl::Duration begin = d_.clock->Monotonic();
     if (const absl::Status drained = saver_->Drain(*world_); !drained.ok()) {
-      saver_->Abandon();
       saved_step_ = saved_before_;
-      return MissSave(saving_, drained);
+      TRAINCTL_RETURN_IF_ERROR(MissSave(saving_, saver_->step(), drained));
+      saver_->Abandon();
+      return absl::OkStatus();
     }
     save_wait_ += d_.clock->Monotonic() - begin;
     SaySaved(saver_->step(), saver_->written());
@@ -663,13 +664,13 @@ class Trainer {
 
   // A save that was only due may fail, for the disk is full, say: the next one is tried when it is due. All
   // ranks call this, and the same way. The failure, where it ends the run.
-  absl::Status MissSave(SaveKind kind, const absl::Status& failure) {
+  absl::Status MissSave(SaveKind kind, int64_t step, const absl::Status& failure) {
     const ExitCode code = ExitCodeFor(failure);
     const bool is_of_disk = code == ExitCode::kEnvironment || code == ExitCode::kWorkerFailed;
     if (kind != SaveKind::kDue || !is_of_disk) return failure;
     last_save_time_ = d_.clock->Monotonic();
     if (code == ExitCode::kEnvironment) {
-      Say(absl::StrCat("warning: no checkpoint after step ", counters_.step, ": ", failure.message(),
+      Say(absl::StrCat("warning: no checkpoint after step ", step, ": ", failure.message(),
                        "; training goes on, and the next one is tried when it is due"));
     }
     // What it has written so far takes the place that the next one needs.

@@ -576,7 +576,7 @@ def checkpoints_beside_training(c):
     c.expect(skips, 0, "finished")
     both = saved(skips, "checkpoint saved") + saved(skips, "no checkpoint")
     if sorted(both) != list(range(1, 31)) or saved(skips, "checkpoint saved")[-1] != 30:
-        c.fail("a checkpoint is neither saved nor skipped, or the last one is missing: %s" % both)
+        c.fail("a checkpoint is neither saved nor skipped, or the last one is missing: %s\n%s" % (both, skips.stdout))
     for run in ("wait", "skip"):
         c.expect(c.run("checkpoint", "verify", run), 0)
     contents = [open(c.dir + "/%s/checkpoints/step-00000030/rank-00000.safetensors" % run, "rb").read()

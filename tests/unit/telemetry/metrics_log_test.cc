@@ -5,6 +5,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
@@ -245,6 +247,21 @@ TEST_F(MetricsLogTest, LinesThatDoNotFitAreKeptAndWrittenLater) {
   auto undisturbed = MetricsLog::Open(path_, -1);
   for (int step = 1; step <= 4; ++step) ASSERT_TRUE(undisturbed->Append(Record(step)).ok());
   EXPECT_EQ(all, Contents());
+}
+
+TEST_F(MetricsLogTest, WhileOneThreadAppendsAnotherMaySync) {
+  constexpr int kSteps = 5000;
+  auto log = MetricsLog::Open(path_, -1);
+  std::atomic<bool> ends = false;
+  std::thread syncs([&] {
+    while (!ends) EXPECT_TRUE(log->Sync().ok());
+  });
+  for (int step = 1; step <= kSteps; ++step) EXPECT_TRUE(log->Append(Record(step)).ok());
+  ends = true;
+  syncs.join();
+  EXPECT_EQ(MetricsLog::Open(path_, kSteps)->last_step(), kSteps);
+  const std::string all = Contents();
+  EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), kSteps);
 }
 
 }  // namespace
