@@ -477,7 +477,7 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
   return RunWorkers(run, loaded.recipe, plan, signals, options, output);
 }
 
-// Whoever continues a copy should know that the run itself goes on.
+// Warns if the folder is a copy of a run that is still running.
 void NoteOriginal(const run::RunFolder& run) {
   const absl::StatusOr<run::RunState> state = run.ReadState();
   if (!state.ok() || state->status != run::RunStatus::kRunning) return;

@@ -1,4 +1,4 @@
-// How large NCCL's kernels may be so that those of several communicators run at once.
+// The size limit of NCCL kernels with which kernels of several communicators run at the same time.
 #pragma once
 
 #include <algorithm>
@@ -7,11 +7,12 @@ namespace trainctl::kernels {
 
 // The most blocks (channels) of one of NCCL's kernels, for ncclConfig_t::maxCTAs. A kernel that waits for
 // another rank holds its multiprocessors until that rank answers. If kernels on `num_streams` streams fit
-// together, none keeps another one from its start: a kernel of a product ends by itself and makes room.
+// together, none prevents another from starting. Compute kernels do not wait for peers, so they end and free
+// their multiprocessors.
 //
-// Counted with a block per multiprocessor. A quarter of them stays free: from Hopper on NCCL launches
-// clusters of four blocks within one GPC, and with more than three multiprocessors free per GPC each cluster
-// finds room. A power of two, for NCCL rounds the channels of messages up to one (graph/paths.cc,
+// The limit assumes one block per multiprocessor and keeps a quarter of them free. From Hopper on, NCCL
+// launches clusters of four blocks within one GPC; a cluster fits if a GPC has four free multiprocessors. The
+// limit is a power of two because NCCL rounds the number of message channels up to one (graph/paths.cc,
 // ncclTopoComputeP2pChannels).
 inline int MostBlocks(int multiprocessors, int num_streams) {
   const int share = multiprocessors * 3 / 4 / std::max(num_streams, 1);

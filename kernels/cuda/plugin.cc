@@ -51,9 +51,9 @@ void SetUpProducts() {
   at::globalContext().setAllowBF16ReductionCuBLAS(false);
 }
 
-// With fewer queues than streams, a stream that waits for another rank keeps back the streams that share its
-// queue. A step has up to seven streams with exchanges, LibTorch one more for each group. CUDA reads this at
-// its first call.
+// If there are fewer queues than streams, a stream that waits for another rank blocks the streams that share
+// its queue. A step uses up to seven streams for exchanges, and LibTorch adds one per group. CUDA reads the
+// variable in its first call.
 void SetUpQueues() { SetDefault("CUDA_DEVICE_MAX_CONNECTIONS", "32"); }
 
 int Open(int ordinal, DeviceProperties* properties, char* reason, size_t reason_bytes) {

@@ -17,8 +17,8 @@ double PassSeconds(const Device& device, const std::function<void()>& pass);
 // for nothing: libraries choose their kernels in the first.
 double BestPassSeconds(const Device& device, const std::function<void()>& pass);
 
-// Of one pass in a long run: the median of five times, like those of BestPassSeconds, after half a second of
-// passes. By then a device whose power is limited has lowered its clock.
+// The duration of one pass in a long run: the median of five measurements after half a second of warm-up. By
+// then a power-limited device has lowered its clock.
 double SteadyPassSeconds(const Device& device, const std::function<void()>& pass);
 
 // A pass as long as this is timed well: sizes that double until one is keep a slow device for seconds only.

@@ -15,8 +15,8 @@ namespace {
 
 std::string NameOfMessages(int from, int to) { return absl::StrCat("messages from ", from, " to ", to); }
 
-// Variables with which a step that is proven may still hang, since streams then wait for each other: stages
-// of a pipeline start messages in different orders.
+// Refuses environment variables with which streams wait for each other. A pipeline may then deadlock although
+// its step is proven, because its stages start messages in different orders.
 absl::Status CheckEnvironment(int num_streams) {
   const char* const order = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
   if (order != nullptr && absl::string_view(order) != "0") {
@@ -25,7 +25,7 @@ absl::Status CheckEnvironment(int num_streams) {
                      " is set in the environment. With it the stages of a pipeline can wait for "
                      "each other forever: unset it, or set it to 0"));
   }
-  // Each stream has one of LibTorch's beside it, and there are the computing stream and the default stream.
+  // LibTorch adds one stream to each; the compute stream and the default stream come on top.
   const int needed = 2 * num_streams + 2;
   const char* const queues = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
   int num_queues = 0;

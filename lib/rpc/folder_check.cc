@@ -24,7 +24,7 @@ grpc::Status CheckFolder(const grpc::ServerContextBase& context, const rendezvou
   if (said == context.client_metadata().end() || own.id.empty()) return grpc::Status::OK;
   const std::string id(said->second.data(), said->second.size());
   if (id == own.id || id == InodeOf(own.id)) return grpc::Status::OK;
-  return {grpc::StatusCode::ABORTED, absl::StrCat("this folder is a copy; the run goes on in ", own.path)};
+  return {grpc::StatusCode::ABORTED, absl::StrCat("this folder is a copy; the run continues in ", own.path)};
 }
 
 }  // namespace trainctl::rpc

@@ -1,5 +1,5 @@
-// A caller from a copy of a run folder reaches the launcher of the original, for the copy holds its tokens
-// and its certificates. Callers therefore say which folder they mean. Internal to lib/rpc. Thread safe.
+// A caller in a copy of a run folder can reach the original's launcher, because the copy contains its tokens
+// and certificates. Callers therefore state which folder they mean. Internal to lib/rpc. Thread safe.
 #pragma once
 
 #include <grpcpp/client_context.h>
@@ -11,8 +11,8 @@
 
 namespace trainctl::rpc {
 
-// `id`: JobFolder::id as the caller sees it; empty: it does not say. A folder that is mounted on several
-// machines has another device's number on each: between machines only the inode is compared.
+// Adds `id`, the caller's JobFolder::id, to the call; does nothing if it is empty. Machines that mount the
+// same folder see different device numbers, so calls between machines compare only the inode.
 void SayFolder(grpc::ClientContext& context, const std::string& id, bool same_machine);
 
 // ABORTED, with the folder that the launcher works on, if the caller means another folder than `own`.

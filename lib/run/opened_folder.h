@@ -19,7 +19,7 @@ class OpenedFolder {
 
   const std::string& path() const { return path_; }
 
-  // The device and the inode, "2049:131"; a copy has another one.
+  // The device and inode numbers, "2049:131". They differ between a folder and its copies.
   std::string id() const;
 
   // OK as long as the path leads to the folder that was opened; one stat. EnvironmentError says what became

@@ -28,6 +28,7 @@ namespace {
 
 constexpr char kDefaultLatest[] = "runs/latest";
 constexpr char kSocketFolderPrefix[] = "/tmp/trainctl-";
+constexpr char kSocketName[] = "/control.sock";
 constexpr size_t kMaxSocketPathBytes = 107;
 constexpr absl::Duration kCleanUpWait = absl::Seconds(10);
 
@@ -293,11 +294,11 @@ RunFolder::Work RunFolder::FindWork() const {
 }
 
 absl::StatusOr<std::string> RunFolder::MakeSocketPath() const {
-  const std::string inside = path_ + "/control.sock";
+  const std::string inside = path_ + kSocketName;
   if (inside.size() <= kMaxSocketPathBytes) return inside;
   std::string folder = absl::StrCat(kSocketFolderPrefix, "XXXXXX");
   if (::mkdtemp(folder.data()) == nullptr) return ErrnoError("create folder", folder, errno);  // mode 0700
-  return folder + "/control.sock";
+  return folder + kSocketName;
 }
 
 void RunFolder::RemoveSocket(const std::string& socket_path) const {
@@ -309,9 +310,9 @@ void RunFolder::RemoveSocket(const std::string& socket_path) const {
 }
 
 void RunFolder::RemoveStaleSockets(const std::string& recorded) const {
-  const std::string own = path_ + "/control.sock";
+  const std::string own = path_ + kSocketName;
   if (IsStaleSocket(own)) RemoveSocket(own);
-  if (absl::StartsWith(recorded, kSocketFolderPrefix) && absl::EndsWith(recorded, "/control.sock") &&
+  if (absl::StartsWith(recorded, kSocketFolderPrefix) && absl::EndsWith(recorded, kSocketName) &&
       IsStaleSocket(recorded)) {
     RemoveSocket(recorded);
   }

@@ -101,11 +101,11 @@ class RunFolder {
   // Removes the socket, and the folder that MakeSocketPath made for it; not that of another run which has the
   // place by now. Best effort.
   void RemoveSocket(const std::string& socket_path) const;
-  // Removes what a launcher that was killed has left behind: `recorded`, where the journal says that its
-  // socket was, and what lies in the place of this folder's own. Only sockets of this user on which nobody
-  // listens, and only in places that MakeSocketPath gives. The caller holds the lock.
+  // Removes the sockets that a killed launcher left behind: this folder's own, and `recorded`, the path in
+  // the journal. Removes only this user's sockets, only if nobody listens, and only at paths that
+  // MakeSocketPath returns. The caller holds the lock.
   void RemoveStaleSockets(const std::string& recorded) const;
-  // Tells the folder from its copies (OpenedFolder::id).
+  // Distinguishes the folder from its copies (OpenedFolder::id).
   std::string id() const { return folder_.id(); }
 
   absl::StatusOr<RunState> ReadState() const;

@@ -22,7 +22,7 @@ absl::Status RunLog::OpenEvents() {
   return absl::OkStatus();
 }
 
-// A record that is written in part ends what can be read of a file of events.
+// Readers stop at a partial record, so the file is not appended to after an error.
 template <typename Record>
 void RunLog::AppendEvents(const Record& record, double time_s) {
   const bool is_synced = is_synced_->exchange(false);

@@ -35,13 +35,13 @@ class RunLog {
   // unknown. Timings that are appended after this tell their share of it as `mfu`.
   void set_peak_tokens_per_second(double peak) { peak_tokens_per_second_ = peak; }
 
-  // `time_s`: seconds since 1970, for TensorBoard. What cannot be written is kept (StepLog::Append).
+  // `time_s`: seconds since 1970, for TensorBoard. Lines that cannot be written are kept (StepLog::Append).
   absl::Status Append(StepRecord record, double time_s);
   absl::Status Append(TimingRecord record);
-  // Before a checkpoint is committed: makes the two logs durable. Events that could not be written are then
-  // made anew from them with the next record.
+  // Before a checkpoint is committed: makes both logs durable. If TensorBoard events could not be written,
+  // the next record recreates them from the logs.
   absl::Status Sync();
-  // Why what was appended last is not in the files yet; OK: it is.
+  // Why appended records are not yet in the files; OK if they are.
   absl::Status trouble() const;
 
  private:
@@ -57,7 +57,7 @@ class RunLog {
   TensorboardOptions options_;
   MetricsLog metrics_;
   TimingsLog timings_;
-  std::optional<TensorboardLog> events_;  // without value: none are wanted, or events_trouble_
+  std::optional<TensorboardLog> events_;  // empty if not wanted, or after events_trouble_
   absl::Status events_trouble_;
   std::unique_ptr<std::atomic<bool>> is_synced_ =
       std::make_unique<std::atomic<bool>>(false);  // since an event

@@ -31,13 +31,14 @@ class StepLog {
   ~StepLog();
 
   // `fields` is the inside of the object after "step": `"loss":2.5,"lr":0.001`. Steps must rise
-  // (InternalError). A line that cannot be written in full, to a full disk say, is kept in memory and written
-  // with a later one; trouble() then says why. EnvironmentError: so many are kept that it is no use.
+  // (InternalError). If a line cannot be written in full, for example because the disk is full, the log keeps
+  // it in memory and writes it with a later line; trouble() returns the reason. EnvironmentError if the log
+  // would have to keep more than 64 MiB.
   absl::Status Append(int64_t step, absl::string_view fields);
   // Makes everything appended so far durable: before a checkpoint is committed, so that the lines
   // up to it are there whenever it is. An error if some cannot be written.
   absl::Status Sync();
-  // Of the last attempt to write.
+  // The status of the last attempt to write.
   absl::Status trouble() const {
     std::lock_guard lock(*mutex_);
     return trouble_;
@@ -55,7 +56,7 @@ class StepLog {
   int64_t last_step_ = -1;
   std::unique_ptr<std::mutex> mutex_ = std::make_unique<std::mutex>();
   int64_t size_bytes_ = 0;  // with mutex_, and what follows
-  std::string pending_;     // whole lines that are not in the file yet
+  std::string pending_;     // complete lines not yet in the file
   absl::Status trouble_;
 };
 

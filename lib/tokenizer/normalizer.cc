@@ -96,8 +96,8 @@ absl::Status AddSteps(const JsonPart& part, Normalizer& steps) {
   return absl::OkStatus();
 }
 
-// Real tokenizers make a text three times as long (a space becomes U+2581). A small file that replaces again
-// and again could make it fill the memory.
+// The longest result of normalizing `before` bytes. Real tokenizers at most triple a text (a space becomes
+// U+2581); a malicious file with repeated replacements could exhaust memory.
 size_t MostBytes(size_t before) { return (size_t{16} << 20) + 4 * before; }
 
 absl::Status GrowsTooMuch(size_t before) {

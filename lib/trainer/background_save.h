@@ -42,7 +42,7 @@ class BackgroundSaver {
   bool Advance();
   // Collective: waits until the save under way is committed, for the disks of all ranks. Idle: nothing.
   absl::Status Drain(comm::Group& world);
-  // After a phase that failed, when every rank is done with it: idle, without a checkpoint.
+  // Gives up the save after a failed phase that all ranks have finished. The saver is idle afterwards.
   void Abandon() { save_.reset(); }
   // Does not wait. The writing of this rank's file, if it goes on, ends with kCancelled. For good.
   void GiveUp() { cancelled_ = true; }

@@ -560,15 +560,15 @@ class Trainer {
     return absl::OkStatus();
   }
 
-  // When it begins and when it is over.
+  // Reports when the logs cannot be written, and when they can be again.
   void WarnOfLogs() {
     const bool had_trouble = std::exchange(logs_have_trouble_, !log_->trouble().ok());
     if (logs_have_trouble_ == had_trouble) return;
     if (had_trouble) {
-      Say("the logs of the run are written again; no line is missing");
+      Say("the logs are being written again; no lines were lost");
     } else {
       Say(absl::StrCat("warning: ", log_->trouble().message(),
-                       "; training goes on, and what is not written is kept and written later"));
+                       "; training continues, and unwritten lines are kept and written later"));
     }
   }
 
@@ -662,8 +662,8 @@ class Trainer {
     return absl::OkStatus();
   }
 
-  // A save that was only due may fail, for the disk is full, say: the next one is tried when it is due. All
-  // ranks call this, and the same way. The failure, where it ends the run.
+  // Handles a failed save. A periodic save may fail, for example because the disk is full; the next one is
+  // attempted when it is due. Returns the failure if it ends the run. All ranks call this with the same kind.
   absl::Status MissSave(SaveKind kind, int64_t step, const absl::Status& failure) {
     const ExitCode code = ExitCodeFor(failure);
     const bool is_of_disk = code == ExitCode::kEnvironment || code == ExitCode::kWorkerFailed;
@@ -671,9 +671,9 @@ class Trainer {
     last_save_time_ = d_.clock->Monotonic();
     if (code == ExitCode::kEnvironment) {
       Say(absl::StrCat("warning: no checkpoint after step ", step, ": ", failure.message(),
-                       "; training goes on, and the next one is tried when it is due"));
+                       "; training continues, and the next save is attempted when it is due"));
     }
-    // What it has written so far takes the place that the next one needs.
+    // The unfinished checkpoint occupies space that the next save needs.
     if (!first_rank()) return absl::OkStatus();
     TRAINCTL_RETURN_IF_ERROR(CheckRunFolder());
     if (const absl::Status removed = checkpoint::RevokeUnfinished(d_.checkpoints_path); !removed.ok())
@@ -757,8 +757,8 @@ class Trainer {
   std::vector<bool> decay_;
 
   RunCounters counters_;
-  int64_t saved_step_ = -1;    // of the last save, which may be under way
-  int64_t saved_before_ = -1;  // of the one before it
+  int64_t saved_step_ = -1;    // step of the last save, which may be in progress
+  int64_t saved_before_ = -1;  // step of the save before that
   SaveKind saving_ = SaveKind::kNone;
   bool logs_have_trouble_ = false;
   int64_t saves_made_ = 0;  // of those that a person has asked for

@@ -931,9 +931,9 @@ def full_disk(c):
                     break
             fill()
             for line in job.stdout:
-                if "training goes on, and the next one is tried when it is due" in line:
+                if "training continues, and the next save is attempted when it is due" in line:
                     break
-            c.expect(c.run("stop", "small/run"), 0)  # that save is asked for
+            c.expect(c.run("stop", "small/run"), 0)  # a requested save fails the run
             said = job.stdout.read()
             if job.wait(timeout=60) != 5 or "No space left" not in said:
                 c.fail("with checkpoint.async = %s it ends with %d:\n%s" % (beside, job.returncode, said))

@@ -62,9 +62,9 @@ class Copies(unittest.TestCase):
                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             self.wait_for(lambda: glob.glob(f"{self.run_dir}/checkpoints/step-*"), "a checkpoint")
-            # Files come and go meanwhile, of which it complains.
+            # cp complains about files that the run removes meanwhile.
             subprocess.run(["cp", "-a", self.run_dir, self.copy], stderr=subprocess.DEVNULL)
-            why = f"this folder is a copy; the run goes on in {self.run_dir}"
+            why = f"this folder is a copy; the run continues in {self.run_dir}"
             status = self.status(self.copy)
             self.assertEqual(status["status"], "interrupted")
             self.assertIn(why, status["no_answer"])
@@ -72,7 +72,7 @@ class Copies(unittest.TestCase):
                 self.assertIn(why, self.call(*verb, self.copy, code=5).stderr)
             step = max(int(path.rsplit("-", 1)[1]) for path in glob.glob(f"{self.copy}/checkpoints/step-*"))
             self.assertIn(why, self.call("resume", self.copy, "--stop-after", step + 100, code=75).stderr)
-            # The worker dies: a launcher without its socket could not start another one.
+            # A launcher without its socket could not start another worker.
             self.assertTrue((self.run_dir / "control.sock").is_socket())
             os.kill(self.status(self.run_dir)["workers"][0]["pid"], signal.SIGKILL)
             self.wait_for(lambda: self.status(self.run_dir)["restarts"] == 1, "a restart")

@@ -203,7 +203,7 @@ TEST_F(RoleTest, AnAdminMayAskAndStop) {
   EXPECT_EQ(num_stops_, 1);
 }
 
-// Its folder has the same certificates. On another machine the file system may have another number.
+// A copy contains the same certificates. The device number may differ between machines.
 TEST_F(RoleTest, FromACopyOfTheRunNobodyMay) {
   LauncherAccess access = As(Role::kAdmin);
   access.folder = "9:42";
@@ -213,7 +213,7 @@ TEST_F(RoleTest, FromACopyOfTheRunNobodyMay) {
   EXPECT_EQ(SaveJob(access).code(), absl::StatusCode::kAborted);
   const absl::Status refused = StopJob(access, false, "");
   EXPECT_THAT(std::string(refused.message()),
-              HasSubstr("this folder is a copy; the run goes on in /runs/one"));
+              HasSubstr("this folder is a copy; the run continues in /runs/one"));
   EXPECT_EQ(num_stops_, 0);
 }
 
