@@ -113,7 +113,7 @@ class Player {
           actions.push_back({[this, &act] { return Has(act); }, [] {}});
           continue;
         }
-        actions.push_back({[=, this, &act] { return max_in_flight == 0 || InFlight(rank) < max_in_flight; },
+        actions.push_back({[=, this] { return max_in_flight == 0 || InFlight(rank) < max_in_flight; },
                            [this, &act] { ++Started(act); }});
       }
       // The last messages.
