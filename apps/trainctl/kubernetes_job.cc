@@ -73,8 +73,14 @@ absl::StatusOr<std::string> MakeManifest(const recipe::Recipe& recipe, const pla
   cluster::KubernetesJob job;
   job.config = recipe.launch.kubernetes;
   TRAINCTL_ASSIGN_OR_RETURN(job.command, CommandOfPods(recipe, launch));
-  TRAINCTL_ASSIGN_OR_RETURN(const rpc::JobSecret secret, rpc::MakeJobSecret(job.config.name, RealClock()));
+  const RealClock clock;
+  TRAINCTL_ASSIGN_OR_RETURN(const rpc::JobSecret secret, rpc::MakeJobSecret(job.config.name, clock));
   job.secret.authority_pem = secret.authority.ca_pem;
+  TRAINCTL_ASSIGN_OR_RETURN(const auto authority, rpc::JobAuthority::Open(job.config.name, secret, clock));
+  TRAINCTL_ASSIGN_OR_RETURN(const rpc::Credential bootstrap,
+                            authority->Issue({rpc::Role::kBootstrap, "agent"}));
+  job.secret.bootstrap_certificate_pem = bootstrap.cert_pem;
+  job.secret.bootstrap_key_pem = bootstrap.key_pem;
   job.secret.keys.push_back(rpc::FormatJobSecret(secret));
   for (int64_t i = 1; i < num_pods; ++i) {
     job.secret.keys.push_back(rpc::NodeKey(secret, cluster::PodName(job.config.name, i)));
@@ -108,8 +114,12 @@ absl::StatusOr<ExitCode> RunPodAgent(const cluster::KubernetesPod& pod, const re
   client.invitation.node = cluster::PodName(pod.job, pod.index);
   client.invitation.endpoints = {pod.launcher};
   const std::string folder = pod.secret_folder + "/";
-  TRAINCTL_ASSIGN_OR_RETURN(client.invitation.ca_pem,
+  rpc::Credential& bootstrap = client.invitation.bootstrap;
+  TRAINCTL_ASSIGN_OR_RETURN(bootstrap.ca_pem,
                             ReadFile(folder + cluster::kAuthorityFile, kMaxCertificateBytes));
+  TRAINCTL_ASSIGN_OR_RETURN(bootstrap.cert_pem,
+                            ReadFile(folder + cluster::kBootstrapCertificateFile, kMaxCertificateBytes));
+  TRAINCTL_ASSIGN_OR_RETURN(bootstrap.key_pem, rpc::ReadSecret(folder + cluster::kBootstrapKeyFile));
   TRAINCTL_ASSIGN_OR_RETURN(client.invitation.node_key, rpc::ReadSecret(folder + cluster::kKeyFile));
   if (IsDone(recipe, run_dir)) {
     Tell(absl::StrCat(run_dir, " has done its ", recipe.train.steps, " steps"));

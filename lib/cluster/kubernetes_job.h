@@ -22,6 +22,7 @@ struct KubernetesConfig {
   std::string image;
   std::string claim;              // a PersistentVolumeClaim that all pods can write
   std::string mount = "/shared";  // where pods see it
+  int64_t user = 1000;            // user and group of the pods' processes; 0: root
 };
 
 // UsageErrors that start with the field; `nodes`: cluster.nodes. An empty field is in order: it may be given
@@ -43,9 +44,12 @@ inline constexpr char kPodsVariable[] = "TRAINCTL_PODS";
 inline constexpr char kAddressVariable[] = "TRAINCTL_ADDRESS";    // of the pod
 inline constexpr char kSecretVariable[] = "TRAINCTL_SECRET";      // a folder
 inline constexpr char kIndexVariable[] = "JOB_COMPLETION_INDEX";  // of Kubernetes
-// Files of that folder: the certificate of the job's authority, and this pod's own key.
+// Files of that folder: the certificate of the job's authority, the certificate and key that an agent shows
+// until it has its own, and this pod's own key.
 inline constexpr char kSecretFolder[] = "/run/trainctl";
 inline constexpr char kAuthorityFile[] = "ca.pem";
+inline constexpr char kBootstrapCertificateFile[] = "bootstrap-certificate.pem";
+inline constexpr char kBootstrapKeyFile[] = "bootstrap-key.pem";
 inline constexpr char kKeyFile[] = "key";
 
 // The pod's host name: "NAME-3".

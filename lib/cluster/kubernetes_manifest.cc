@@ -1,5 +1,7 @@
 #include "cluster/kubernetes_manifest.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -45,12 +47,21 @@ std::string Metadata(const KubernetesConfig& config) {
       "}\n");
 }
 
+// Of the Secret: each file and what it holds.
+std::vector<std::pair<std::string, std::string>> FilesOfAllPods(const KubernetesSecret& secret) {
+  return {{kAuthorityFile, secret.authority_pem},
+          {kBootstrapCertificateFile, secret.bootstrap_certificate_pem},
+          {kBootstrapKeyFile, secret.bootstrap_key_pem}};
+}
+
 std::string SecretDocument(const KubernetesJob& job) {
   std::string text = absl::StrCat(
       "# Lets pods into the job. Pipe it to kubectl; do not keep it in a file or a repository.\n"
       "apiVersion: v1\nkind: Secret\n",
-      Metadata(job.config), "type: Opaque\nimmutable: true\nstringData:\n  ", kAuthorityFile, ": ",
-      Quoted(job.secret.authority_pem), "\n");
+      Metadata(job.config), "type: Opaque\nimmutable: true\nstringData:\n");
+  for (const auto& [file, content] : FilesOfAllPods(job.secret)) {
+    absl::StrAppend(&text, "  ", file, ": ", Quoted(content), "\n");
+  }
   for (size_t i = 0; i < job.secret.keys.size(); ++i) {
     absl::StrAppend(&text, "  ", kKeyFile, "-", i, ": ", Quoted(job.secret.keys[i]), "\n");
   }
@@ -71,6 +82,45 @@ std::string ServiceDocument(const KubernetesConfig& config) {
                       "  ports:\n"
                       "  - {name: launcher, port: ",
                       kLauncherPort, "}\n");
+}
+
+// Collectives are neither encrypted nor authenticated, and choose their ports: only pods of the job reach
+// them.
+std::string NetworkPolicyDocument(const KubernetesConfig& config) {
+  const std::string pods =
+      absl::StrCat("podSelector: {matchLabels: {batch.kubernetes.io/job-name: ", Quoted(config.name), "}}\n");
+  return absl::StrCat(
+      "# Only pods of the job reach its pods.\n"
+      "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\n",
+      Metadata(config), "spec:\n  ", pods,
+      "  policyTypes: [Ingress]\n"
+      "  ingress:\n"
+      "  - from:\n"
+      "    - ",
+      pods);
+}
+
+// Of a pod. The group makes the Secret's files readable, and a new claim writable.
+std::string PodSecurity(int64_t user) {
+  if (user == 0) return "      securityContext: {seccompProfile: {type: RuntimeDefault}}\n";
+  return absl::StrCat(
+      "      securityContext:\n"
+      "        runAsNonRoot: true\n"
+      "        runAsUser: ",
+      user, "\n        runAsGroup: ", user, "\n        fsGroup: ", user,
+      "\n"
+      "        fsGroupChangePolicy: OnRootMismatch\n"
+      "        seccompProfile: {type: RuntimeDefault}\n");
+}
+
+std::string SecretMounts(const KubernetesSecret& secret) {
+  std::string text;
+  for (const auto& [file, content] : FilesOfAllPods(secret)) {
+    absl::StrAppend(&text,
+                    "        - {name: secret, mountPath: ", Quoted(absl::StrCat(kSecretFolder, "/", file)),
+                    ", subPath: ", file, ", readOnly: true}\n");
+  }
+  return text;
 }
 
 std::string JobDocument(const KubernetesJob& job) {
@@ -114,7 +164,8 @@ std::string JobDocument(const KubernetesJob& job) {
       absl::ToInt64Seconds(absl::Ceil(job.stop_timeout, absl::Seconds(1)) + kGraceBeyondStop),
       "\n"
       "      automountServiceAccountToken: false\n"
-      "      enableServiceLinks: false\n"
+      "      enableServiceLinks: false\n",
+      PodSecurity(config.user),
       "      containers:\n"
       "      - name: trainctl\n"
       "        image: ",
@@ -137,15 +188,14 @@ std::string JobDocument(const KubernetesJob& job) {
       ", valueFrom: {fieldRef: {fieldPath: status.podIP}}}\n"
       "        - {name: ",
       kSecretVariable, ", value: ", Quoted(kSecretFolder), "}\n", gpus,
-      "        securityContext: {allowPrivilegeEscalation: false}\n"
+      "        securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}\n"
       "        volumeMounts:\n"
       "        - {name: shared, mountPath: ",
       Quoted(config.mount),
       "}\n"
       "        - {name: shm, mountPath: /dev/shm}\n"
-      "        - {name: secret, mountPath: ",
-      Quoted(absl::StrCat(kSecretFolder, "/", kAuthorityFile)), ", subPath: ", kAuthorityFile,
-      ", readOnly: true}\n"
+      "        - {name: tmp, mountPath: /tmp}\n",
+      SecretMounts(job.secret),
       "        # Each pod sees its own key only.\n"
       "        - {name: secret, mountPath: ",
       Quoted(absl::StrCat(kSecretFolder, "/", kKeyFile)), ", subPathExpr: ", kKeyFile, "-$(", kIndexVariable,
@@ -157,6 +207,8 @@ std::string JobDocument(const KubernetesJob& job) {
       "}\n"
       "      - name: shm\n"
       "        emptyDir: {medium: Memory}\n"
+      "      - name: tmp\n"
+      "        emptyDir: {}\n"
       "      - name: secret\n"
       "        secret: {secretName: ",
       Quoted(config.name), ", defaultMode: ", 0400, "}  # 0400\n");
@@ -165,14 +217,16 @@ std::string JobDocument(const KubernetesJob& job) {
 }  // namespace
 
 absl::StatusOr<std::string> KubernetesManifest(const KubernetesJob& job) {
-  size_t num_bytes = job.secret.authority_pem.size();
+  size_t num_bytes = 0;
+  for (const auto& [file, content] : FilesOfAllPods(job.secret)) num_bytes += content.size();
   for (const std::string& key : job.secret.keys) num_bytes += key.size();
   if (num_bytes > kMaxSecretBytes) {
     return UsageError(absl::StrCat("cluster.nodes = ", job.secret.keys.size(),
                                    " needs more keys than one Secret of Kubernetes holds (", kMaxSecretBytes,
                                    " bytes); use fewer, larger pods"));
   }
-  return absl::StrCat(SecretDocument(job), "---\n", ServiceDocument(job.config), "---\n", JobDocument(job));
+  return absl::StrCat(SecretDocument(job), "---\n", ServiceDocument(job.config), "---\n",
+                      NetworkPolicyDocument(job.config), "---\n", JobDocument(job));
 }
 
 }  // namespace trainctl::cluster

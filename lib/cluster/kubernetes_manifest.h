@@ -1,5 +1,5 @@
-// The manifest of a job of Kubernetes: a Secret, a headless Service and an Indexed Job, as YAML for
-// `kubectl apply -f -`. Pure; thread safe.
+// The manifest of a job of Kubernetes: a Secret, a headless Service, a NetworkPolicy and an Indexed Job, as
+// YAML for `kubectl apply -f -`. Pure; thread safe.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,9 @@ namespace trainctl::cluster {
 
 // What each pod's file holds; printed into the Secret.
 struct KubernetesSecret {
-  std::string authority_pem;      // all pods see it
+  std::string authority_pem;  // all pods see this and the next two
+  std::string bootstrap_certificate_pem;
+  std::string bootstrap_key_pem;
   std::vector<std::string> keys;  // by index of the pod, which sees no other
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/file_limit.h"
 #include "base/files.h"
 #include "base/lock_owner.h"
 #include "base/network.h"
@@ -180,6 +181,7 @@ absl::StatusOr<JobOutcome> RunJob(const JobOptions& options) {
   }
   SignalPipe& signals = options.signals != nullptr ? *options.signals : *own_signals;
 
+  if (options.remote) RaiseFileLimit();  // each node's agent has a connection
   absl::StatusOr<Rendezvous> started = StartRendezvous(options, state);
   run::JournalEvent launch = LaunchEvent(options);
   if (started.ok()) {

@@ -475,7 +475,7 @@ class Checker {
                     {"launch.slurm.submit_options", "launch.slurm.save_before", "launch.slurm.step_options"});
     RefuseElsewhere("kubernetes",
                     {"launch.kubernetes.name", "launch.kubernetes.namespace", "launch.kubernetes.image",
-                     "launch.kubernetes.claim", "launch.kubernetes.mount"});
+                     "launch.kubernetes.claim", "launch.kubernetes.mount", "launch.kubernetes.user"});
   }
 
   void RefuseElsewhere(absl::string_view backend, std::initializer_list<absl::string_view> paths) {

@@ -812,7 +812,7 @@ void AddKubernetes(Builder& b) {
   };
   own(
       "launch.kubernetes.name",
-      "Name of the Job, its Service and its Secret; pods are called NAME-0, NAME-1, ...",
+      "Name of the Job, its Service, NetworkPolicy and Secret; pods are called NAME-0, NAME-1, ...",
       [](Recipe & r, size_t) -> auto& { return r.launch.kubernetes.name; })
       .Default("required to launch");
   own(
@@ -833,6 +833,13 @@ void AddKubernetes(Builder& b) {
       "Where pods mount it. Recipe and run folder lie below, and so do data, tokenizer and model.",
       [](Recipe & r, size_t) -> auto& { return r.launch.kubernetes.mount; })
       .Default("`\"/shared\"`");
+  b.Add(
+       "launch.kubernetes.user",
+       "User and group id of the pods' processes, which must be able to write below the mount; 0 = root.",
+       [](Recipe & r, size_t) -> auto& { return r.launch.kubernetes.user; })
+      .Range(0, std::numeric_limits<int32_t>::max())
+      .Where([](const Recipe& r) { return r.launch.backend == "kubernetes"; })
+      .Free();
 }
 
 void AddRest(Builder& b) {

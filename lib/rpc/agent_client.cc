@@ -81,8 +81,8 @@ absl::StatusOr<v1::EnrollRequest> MakeRequest(const Invitation& invitation, cons
 absl::StatusOr<Entry> EnrollAt(const std::string& endpoint, const Invitation& invitation,
                                const KeyAndRequest& mine, const v1::EnrollRequest& request,
                                absl::Time deadline) {
-  TRAINCTL_ASSIGN_OR_RETURN(const auto anonymous, MakeClientCredentials({.ca_pem = invitation.ca_pem}));
-  TRAINCTL_ASSIGN_OR_RETURN(const auto channel, MakeTlsChannel(endpoint, anonymous));
+  TRAINCTL_ASSIGN_OR_RETURN(const auto credentials, MakeClientCredentials(invitation.bootstrap));
+  TRAINCTL_ASSIGN_OR_RETURN(const auto channel, MakeTlsChannel(endpoint, credentials));
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(deadline));
   context.set_wait_for_ready(true);
@@ -93,8 +93,8 @@ absl::StatusOr<Entry> EnrollAt(const std::string& endpoint, const Invitation& in
     return absl::PermissionDeniedError(absl::StrCat("the launcher at ", endpoint, " is of another job"));
   }
   Entry entry{endpoint, reply.header(), nullptr};
-  TRAINCTL_ASSIGN_OR_RETURN(entry.credentials,
-                            MakeClientCredentials({mine.key_pem, reply.certificate(), invitation.ca_pem}));
+  TRAINCTL_ASSIGN_OR_RETURN(entry.credentials, MakeClientCredentials({mine.key_pem, reply.certificate(),
+                                                                      invitation.bootstrap.ca_pem}));
   return entry;
 }
 

@@ -45,9 +45,10 @@ absl::Status AgentHub::Start(grpc::Service* also) {
   }
   TRAINCTL_ASSIGN_OR_RETURN(const Credential own,
                             authority_->Issue({Role::kCoordinator, "launch"}, options_.addresses));
+  TRAINCTL_ASSIGN_OR_RETURN(bootstrap_, authority_->Issue({Role::kBootstrap, "agent"}));
   TRAINCTL_ASSIGN_OR_RETURN(const auto credentials, MakeServerCredentials(own));
   TRAINCTL_ASSIGN_OR_RETURN(gate_, ConnectionGate::Listen(options_.addresses, options_.port,
-                                                          ConnectionGate::DefaultLimits(), refusals_));
+                                                          ConnectionGate::LimitsOfPort(), refusals_));
   grpc::ServerBuilder builder;
   SetServerLimits(builder);
   auto acceptor = builder.experimental().AddExternalConnectionAcceptor(
@@ -70,7 +71,7 @@ absl::StatusOr<LauncherAccess> AgentHub::MakeAccess(Role role) const {
 }
 
 void AgentHub::Shutdown(absl::Duration patience) {
-  gate_.reset();
+  if (gate_ != nullptr) gate_->Close();  // calls that are under way still need it
   if (server_ == nullptr) return;
   server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(patience));
   server_->Wait();
@@ -78,7 +79,7 @@ void AgentHub::Shutdown(absl::Duration patience) {
 
 absl::StatusOr<std::string> AgentHub::Invite(const std::string& node) {
   Invitation invitation{
-      .job = launch_.job, .node = node, .endpoints = gate_->endpoints(), .ca_pem = authority_->ca_pem()};
+      .job = launch_.job, .node = node, .endpoints = gate_->endpoints(), .bootstrap = bootstrap_};
   TRAINCTL_ASSIGN_OR_RETURN(invitation.token, authority_->MakeToken(node));
   return FormatInvitation(invitation);
 }
@@ -184,9 +185,12 @@ bool AgentHub::IsCurrent(const AgentSession* session) {
 
 // ---- the service --------------------------------------------------------------------------------
 
+void AgentHub::Welcome(const grpc::ServerContextBase& context) { gate_->Welcome(context.peer()); }
+
 std::string AgentHub::CallerNode(const grpc::ServerContextBase& context) {
   const std::optional<Identity> caller = PeerIdentity(context, launch_.job);
   if (caller && caller->role == Role::kAgent && absl::c_linear_search(options_.nodes, caller->name)) {
+    Welcome(context);
     return caller->name;
   }
   refusals_->Add(RefusalLog::Kind::kCall,
@@ -206,6 +210,7 @@ grpc::ServerUnaryReactor* AgentHub::Enroll(grpc::CallbackServerContext* context,
                    absl::StrCat("an agent was refused: ", certificate.status().message()));
     return FinishNow(context, ToGrpc(certificate.status()));
   }
+  Welcome(*context);
   reply->set_certificate(*certificate);
   std::lock_guard lock(mutex_);
   const int64_t next = static_cast<int64_t>(incarnations_.size()) + 1;

@@ -72,6 +72,8 @@ class AgentHub : public v1::Agents::CallbackService, private AgentStream::Handle
   bool IsAway(const std::string& node);
   // Loses the agents that have been silent or away for too long.
   void LoseSilent();
+  // The limits for strangers no longer apply to the connection of this call: its caller is known.
+  void Welcome(const grpc::ServerContextBase& context);
 
   grpc::ServerUnaryReactor* Enroll(grpc::CallbackServerContext* context, const v1::EnrollRequest* request,
                                    v1::EnrollReply* reply) override;
@@ -104,6 +106,7 @@ class AgentHub : public v1::Agents::CallbackService, private AgentStream::Handle
   RefusalLog* const refusals_;
   const HandshakeWatch handshakes_{refusals_};
   std::unique_ptr<JobAuthority> authority_;
+  Credential bootstrap_;  // in every invitation
   std::unique_ptr<ConnectionGate> gate_;
   std::unique_ptr<grpc::Server> server_;
 

@@ -1,6 +1,7 @@
 #include "rpc/connection_gate.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -15,19 +16,23 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "base/files.h"
 #include "base/network.h"
 #include "base/status.h"
+#include "rpc/tls.h"
 
 namespace trainctl::rpc {
 namespace {
 
 constexpr int kBacklog = 1024;
 constexpr int kKeptDescriptors = 256;
-constexpr int kPauseMs = 100;  // when there is no descriptor to accept with
+constexpr int kAcceptedAtOnce = 64;  // then others are looked at
+constexpr int kPauseMs = 100;        // when there is no descriptor to accept with
 
 struct SocketAddress {
   sockaddr_storage storage = {};
@@ -100,18 +105,33 @@ int ListenOn(const SocketAddress& address, int* listener) {
   return PortOf(bound);
 }
 
+int KeptDescriptors(int times) {
+  rlimit files;
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= (rlim_t{1} << 30)) {
+    return std::numeric_limits<int>::max();
+  }
+  const int most = static_cast<int>(files.rlim_cur);
+  return most - times * std::min(kKeptDescriptors, most / 4);
+}
+
+// "10.0.0.1:4711", "[fd00::1]:4711" of what gRPC calls a peer. Its address may name an interface, "%25eth0",
+// which ours does not.
+std::string EndpointOfPeer(absl::string_view peer) {
+  const std::string text = absl::StrReplaceAll(peer, {{"%5B", "["}, {"%5D", "]"}, {"%25", "%"}});
+  const absl::StatusOr<Endpoint> endpoint = ParseEndpoint(text.substr(text.find(':') + 1));
+  if (!endpoint.ok()) return "";
+  return FormatEndpoint(endpoint->host.substr(0, endpoint->host.find('%')), endpoint->port);
+}
+
 }  // namespace
 
-ConnectionGate::Limits ConnectionGate::DefaultLimits() {
-  Limits limits;
-  limits.first_kept_fd = std::numeric_limits<int>::max();
-  rlimit files;
-  if (::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < (rlim_t{1} << 30)) {
-    const int most = static_cast<int>(files.rlim_cur);
-    limits.first_kept_fd = most - std::min(kKeptDescriptors, most / 2);
-  }
+ConnectionGate::Limits ConnectionGate::LimitsOfPort() {
+  Limits limits{.patience = kHandshakeTimeout, .first_kept_fd = KeptDescriptors(2)};
+  limits.max_connections = std::min(limits.max_connections, static_cast<size_t>(limits.first_kept_fd / 2));
   return limits;
 }
+
+ConnectionGate::Limits ConnectionGate::LimitsOfSocket() { return {.first_kept_fd = KeptDescriptors(1)}; }
 
 absl::StatusOr<std::unique_ptr<ConnectionGate>> ConnectionGate::Listen(
     absl::Span<const std::string> addresses, int wanted_port, const Limits& limits, RefusalLog* refusals) {
@@ -155,12 +175,16 @@ absl::Status ConnectionGate::MakeStopFd() {
   return stop_fd_ < 0 ? ErrnoError("create", "an event descriptor", errno) : absl::OkStatus();
 }
 
+void ConnectionGate::Close() {
+  if (!thread_.joinable()) return;
+  const uint64_t one = 1;
+  (void)!::write(stop_fd_, &one, sizeof(one));
+  thread_.join();
+  acceptor_.reset();
+}
+
 ConnectionGate::~ConnectionGate() {
-  if (thread_.joinable()) {
-    const uint64_t one = 1;
-    (void)!::write(stop_fd_, &one, sizeof(one));
-    thread_.join();
-  }
+  Close();
   if (!path_.empty()) ::unlink(path_.c_str());
   for (const int listener : listeners_) ::close(listener);
   if (stop_fd_ >= 0) ::close(stop_fd_);
@@ -175,67 +199,132 @@ void ConnectionGate::Run() {
   std::vector<pollfd> fds = {{stop_fd_, POLLIN, 0}};
   for (const int listener : listeners_) fds.push_back({listener, POLLIN, 0});
   while (true) {
-    ::poll(fds.data(), fds.size(), -1);
+    ::poll(fds.data(), fds.size(), NextLookMs());
     if (fds[0].revents != 0) return;
+    EndOverdue();
     for (size_t i = 1; i < fds.size(); ++i) {
-      if (fds[i].revents != 0) Accept(fds[i].fd);
+      if (fds[i].revents == 0) continue;
+      for (int n = 0; n < kAcceptedAtOnce && Accept(fds[i].fd); ++n) continue;
     }
   }
 }
 
-void ConnectionGate::Accept(int listener) {
+bool ConnectionGate::Accept(int listener) {
   sockaddr_storage peer = {};
   socklen_t num_bytes = sizeof(peer);
   const int fd =
       ::accept4(listener, reinterpret_cast<sockaddr*>(&peer), &num_bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (fd < 0) {
-    // It stays in the queue, and poll(2) would return at once.
+    // The connection stays in the queue, and poll(2) would return at once.
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
       pollfd stop = {stop_fd_, POLLIN, 0};
       ::poll(&stop, 1, kPauseMs);
     }
-    return;
+    return false;
   }
-  const std::string from = PeerOf(fd, peer);
-  if (from.empty() || !Admit(fd, from)) {
-    ::close(fd);
-    return;
-  }
-  Acceptor::NewConnectionParameters connection;
-  connection.listener_fd = listener;
-  connection.fd = fd;
-  acceptor_->HandleNewConnection(&connection);
-}
-
-std::string ConnectionGate::PeerOf(int fd, const sockaddr_storage& address) {
+  Connection connection{.fd = fd, .inode = InodeOf(fd), .since = clock_.Monotonic()};
   if (path_.empty()) {
     const int on = 1;
     ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    return HostOf(address);
+    connection.host = HostOf(peer);
+    connection.endpoint = FormatEndpoint(connection.host, PortOf(peer));
+  } else if (!IsOfUser(fd, connection)) {
+    ::close(fd);
+    return true;
   }
+  if (!Admit(connection)) {
+    ::close(fd);
+    return true;
+  }
+  Acceptor::NewConnectionParameters accepted;
+  accepted.listener_fd = listener;
+  accepted.fd = fd;
+  acceptor_->HandleNewConnection(&accepted);
+  return true;
+}
+
+bool ConnectionGate::IsOfUser(int fd, Connection& connection) {
   ucred peer = {};
   socklen_t num_bytes = sizeof(peer);
   const bool is_known = ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &num_bytes) == 0;
-  if (is_known && (peer.uid == ::geteuid() || peer.uid == 0)) return absl::StrCat("user ", peer.uid);
+  connection.host = is_known ? absl::StrCat("user ", peer.uid) : "an unknown user";
+  if (is_known && (peer.uid == ::geteuid() || peer.uid == 0)) return true;
   refusals_->Add(RefusalLog::Kind::kUser,
-                 absl::StrCat("a connection to the control socket was refused: it is of user ",
-                              is_known ? absl::StrCat(peer.uid) : "unknown"));
-  return "";
+                 absl::StrCat("a connection to the control socket was refused: it is of ", connection.host));
+  return false;
 }
 
-bool ConnectionGate::Admit(int fd, const std::string& peer) {
-  std::deque<Connection>& connections = connections_[peer];
-  if (connections.size() >= limits_.per_address) {
-    std::erase_if(connections, [](const Connection& each) { return InodeOf(each.fd) != each.inode; });
-  }
-  // The lowest free number is the next one: so many are open.
-  if (fd >= limits_.first_kept_fd || connections.size() >= limits_.per_address) {
+bool ConnectionGate::Admit(const Connection& connection) {
+  const auto refuse = [&](absl::string_view whose, absl::string_view what) {
     refusals_->Add(RefusalLog::Kind::kConnection,
-                   absl::StrCat("too many connections to ", what_, "; one from ", peer, " was refused"));
+                   absl::StrCat("too many connections to ", what_, "; one from ", whose, " was ", what));
+  };
+  std::lock_guard lock(mutex_);
+  // The lowest free number is the next one: so many descriptors are open.
+  if (connection.fd >= limits_.first_kept_fd) {
+    refuse(connection.host, "refused");
     return false;
   }
-  connections.push_back({fd, InodeOf(fd)});
+  if (connections_.size() >= limits_.max_connections) ForgetClosed();
+  if (connections_.size() >= limits_.max_connections) {
+    if (!path_.empty()) {
+      refuse(connection.host, "refused");
+      return false;
+    }
+    const auto oldest = connections_.begin() + static_cast<ptrdiff_t>(OldestOfTheMost());
+    refuse(oldest->host, "ended");
+    End(*oldest);
+    connections_.erase(oldest);
+  }
+  connections_.push_back(connection);
   return true;
+}
+
+void ConnectionGate::Welcome(absl::string_view peer) {
+  const std::string endpoint = EndpointOfPeer(peer);
+  std::lock_guard lock(mutex_);
+  std::erase_if(connections_, [&](const Connection& each) { return each.endpoint == endpoint; });
+}
+
+int ConnectionGate::NextLookMs() {
+  std::lock_guard lock(mutex_);
+  if (connections_.empty() || limits_.patience == absl::InfiniteDuration()) return -1;
+  const absl::Duration left = connections_.front().since + limits_.patience - clock_.Monotonic();
+  return static_cast<int>(absl::ToInt64Milliseconds(std::max(left, absl::ZeroDuration()))) + 1;
+}
+
+void ConnectionGate::EndOverdue() {
+  std::lock_guard lock(mutex_);
+  const absl::Duration now = clock_.Monotonic();
+  while (!connections_.empty() && now - connections_.front().since > limits_.patience) {
+    End(connections_.front());
+    connections_.pop_front();
+  }
+}
+
+void ConnectionGate::ForgetClosed() {
+  std::erase_if(connections_, [](const Connection& each) { return InodeOf(each.fd) != each.inode; });
+}
+
+size_t ConnectionGate::OldestOfTheMost() const {
+  std::map<absl::string_view, std::pair<size_t, size_t>> hosts;  // how many, and the oldest
+  for (size_t i = 0; i < connections_.size(); ++i) {
+    const auto [it, is_new] = hosts.try_emplace(connections_[i].host, 0, i);
+    ++it->second.first;
+  }
+  const auto most = std::max_element(hosts.begin(), hosts.end(), [](const auto& a, const auto& b) {
+    return a.second.first < b.second.first;
+  });
+  return most->second.second;
+}
+
+// gRPC may close the descriptor at any moment, and its number may belong to another file the next: of the
+// copy, nobody else can.
+void ConnectionGate::End(const Connection& connection) {
+  const int copy = ::fcntl(connection.fd, F_DUPFD_CLOEXEC, 0);
+  if (copy < 0) return;
+  if (InodeOf(copy) == connection.inode) ::shutdown(copy, SHUT_RDWR);
+  ::close(copy);
 }
 
 }  // namespace trainctl::rpc

@@ -1,15 +1,14 @@
-// Internal to lib/rpc: accepts connections for a gRPC server, over TCP or at a Unix socket, and as many as
-// this process can bear. gRPC itself takes all that come, whoever they are, and once there is no file
-// descriptor left for one it never accepts another. Thread safe.
+// Internal to lib/rpc: accepts connections for a gRPC server, over TCP or at a Unix socket, and no more than
+// this process can bear. gRPC itself accepts every connection, whoever makes it, and stops accepting for good
+// once it has run out of file descriptors. Thread safe.
 #pragma once
 
 #include <grpcpp/server_builder.h>
 #include <sys/socket.h>
 
-#include <atomic>
 #include <deque>
-#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -17,7 +16,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "base/clock.h"
 #include "rpc/grpc_log.h"
 
 namespace trainctl::rpc {
@@ -25,45 +27,67 @@ namespace trainctl::rpc {
 class ConnectionGate {
  public:
   struct Limits {
-    // Connections from one address, or of one user: the agents of a node, of this machine in tests, the
-    // workers of a node, and a few that are on their way out.
-    size_t per_address = 512;
-    // No connection gets a descriptor with a number from here on: the rest is for the launcher's own files.
+    // Connections at a time. Over TCP, only those count that have not been welcomed; one more ends the oldest
+    // one of the address that has the most of them. At a Unix socket all count, and one more is refused.
+    size_t max_connections = 512;
+    // A TCP connection that has not been welcomed by then is ended.
+    absl::Duration patience = absl::InfiniteDuration();
+    // No connection gets a descriptor with a number from here on.
     int first_kept_fd = 0;
   };
-  // Of RLIMIT_NOFILE it keeps 256, or half if there are fewer than 512.
-  static Limits DefaultLimits();
+  // Of RLIMIT_NOFILE, a quarter but at most 256 descriptors are kept for the launcher's own files, and as
+  // many again for the Unix socket alone: strangers at the port never keep `trainctl stop` out.
+  static Limits LimitsOfPort();
+  static Limits LimitsOfSocket();
 
   using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
 
-  // Listens on this port of each address, 0: a free one; those that cannot be listened on are left out.
+  // Listens on this port of each address, 0: a free one; addresses that it cannot listen on are left out.
   static absl::StatusOr<std::unique_ptr<ConnectionGate>> Listen(absl::Span<const std::string> addresses,
                                                                 int port, const Limits& limits,
                                                                 RefusalLog* refusals);
   // Listens at this path, with mode 0600, and lets in processes of this user and of root. A socket that was
-  // left there is replaced, and the new one removed at the end. EnvironmentError when it cannot.
+  // left there is replaced, and the new one is removed at the end. EnvironmentError if it cannot listen.
   static absl::StatusOr<std::unique_ptr<ConnectionGate>> ListenAt(const std::string& path,
                                                                   const Limits& limits, RefusalLog* refusals);
   ~ConnectionGate();
 
   const std::vector<std::string>& endpoints() const { return endpoints_; }  // "host:port"
-  // Hands connections to the server, until destroyed. Once.
+  // Hands connections to the server, until closed. Once.
   void Open(std::unique_ptr<Acceptor> acceptor);
+  // Accepts no more; connections that the server has stay. Idempotent.
+  void Close();
+  // The caller at the other end of a TCP connection has shown who it is: the limits no longer apply to it.
+  // `peer` is what gRPC calls it: "ipv4:10.0.0.1:4711", "ipv6:%5Bfd00::1%5D:4711".
+  void Welcome(absl::string_view peer);
 
  private:
   struct Connection {
     int fd;
-    uint64_t inode;  // of the socket, to tell whether the descriptor is still this one
+    uint64_t inode;        // of the socket, which shows whether the descriptor still belongs to it
+    std::string host;      // of a Unix socket: "user 1000"
+    std::string endpoint;  // "host:port", empty for a Unix socket
+    absl::Duration since;
   };
 
   ConnectionGate(const Limits& limits, RefusalLog* refusals, std::string what)
       : limits_(limits), refusals_(refusals), what_(std::move(what)) {}
   absl::Status MakeStopFd();
   void Run();
-  void Accept(int listener);
-  // Where it comes from; empty: whoever that is has been turned away.
-  std::string PeerOf(int fd, const sockaddr_storage& address);
-  bool Admit(int fd, const std::string& peer);
+  // Returns whether there may be another connection to accept.
+  bool Accept(int listener);
+  // Whether a process of this user, or of root, is at the other end; else it has been turned away.
+  bool IsOfUser(int fd, Connection& connection);
+  // Makes room for one more, or turns it away.
+  bool Admit(const Connection& connection);
+  void EndOverdue();
+  // Until the next connection is overdue, for poll(2).
+  int NextLookMs();
+  // They require mutex_.
+  void ForgetClosed();
+  size_t OldestOfTheMost() const;
+  // Ends the connection unless it is closed already.
+  static void End(const Connection& connection);
 
   const Limits limits_;
   RefusalLog* const refusals_;
@@ -73,7 +97,9 @@ class ConnectionGate {
   std::vector<int> listeners_;
   int stop_fd_ = -1;
   std::unique_ptr<Acceptor> acceptor_;
-  std::map<std::string, std::deque<Connection>> connections_;  // by peer; some are closed by now
+  const RealClock clock_;
+  std::mutex mutex_;
+  std::deque<Connection> connections_;  // in the order in which they came; some are closed by now
   std::thread thread_;
 };
 

@@ -31,10 +31,12 @@ Watchers& GetWatchers() {
 void TellOfHandshake(absl::string_view message) {
   const absl::string_view reason = absl::StripSuffix(message.substr(message.rfind(':') + 1), ".");
   const bool is_certificate = absl::StrContains(reason, "certificate");
+  const bool is_missing = absl::StrContains(reason, "did not return a certificate");
   const std::string what =
       absl::StrCat("a connection to the agents' port was refused: ",
-                   is_certificate ? "its certificate is of another job, or outside its dates"
-                                  : "it does not speak our TLS",
+                   is_missing       ? "it shows no certificate"
+                   : is_certificate ? "its certificate is of another job, or outside its dates"
+                                    : "it does not speak our TLS",
                    " (", absl::StripAsciiWhitespace(reason), ")");
   Watchers& watchers = GetWatchers();
   std::lock_guard lock(watchers.mutex);

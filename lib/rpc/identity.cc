@@ -8,6 +8,8 @@ absl::string_view RoleName(Role role) {
   switch (role) {
     case Role::kWorker:
       return "worker";
+    case Role::kBootstrap:
+      return "bootstrap";
     case Role::kAgent:
       return "agent";
     case Role::kReader:

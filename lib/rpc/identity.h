@@ -11,6 +11,7 @@ namespace trainctl::rpc {
 
 enum class Role {
   kWorker,       // speaks for one member, by token only: it reaches no other machine
+  kBootstrap,    // may ask for an agent's certificate and nothing else, by certificate only
   kAgent,        // one per node, by certificate only
   kReader,       // may look
   kAdmin,        // may look, save and stop

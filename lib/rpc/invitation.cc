@@ -7,14 +7,19 @@
 namespace trainctl::rpc {
 namespace {
 
-constexpr char kSchema[] = "trainctl.invitation.v1";
+constexpr char kSchema[] = "trainctl.invitation.v2";
 
 }  // namespace
 
 std::string FormatInvitation(const Invitation& invitation) {
-  const Json json = {{"schema", kSchema},       {"job", invitation.job},
-                     {"node", invitation.node}, {"endpoints", invitation.endpoints},
-                     {"ca", invitation.ca_pem}, {"token", invitation.token}};
+  const Json json = {{"schema", kSchema},
+                     {"job", invitation.job},
+                     {"node", invitation.node},
+                     {"endpoints", invitation.endpoints},
+                     {"ca", invitation.bootstrap.ca_pem},
+                     {"certificate", invitation.bootstrap.cert_pem},
+                     {"key", invitation.bootstrap.key_pem},
+                     {"token", invitation.token}};
   return json.dump();
 }
 
@@ -28,7 +33,9 @@ absl::StatusOr<Invitation> ReadInvitation(const std::string& text) {
   Invitation invitation;
   TRAINCTL_ASSIGN_OR_RETURN(invitation.job, JsonString(json, "job", where));
   TRAINCTL_ASSIGN_OR_RETURN(invitation.node, JsonString(json, "node", where));
-  TRAINCTL_ASSIGN_OR_RETURN(invitation.ca_pem, JsonString(json, "ca", where));
+  TRAINCTL_ASSIGN_OR_RETURN(invitation.bootstrap.ca_pem, JsonString(json, "ca", where));
+  TRAINCTL_ASSIGN_OR_RETURN(invitation.bootstrap.cert_pem, JsonString(json, "certificate", where));
+  TRAINCTL_ASSIGN_OR_RETURN(invitation.bootstrap.key_pem, JsonString(json, "key", where));
   TRAINCTL_ASSIGN_OR_RETURN(invitation.token, JsonString(json, "token", where));
   const auto endpoints = json.find("endpoints");
   if (endpoints == json.end() || !endpoints->is_array() || endpoints->empty()) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "rpc/job_authority.h"
 
 namespace trainctl::rpc {
 
@@ -14,7 +15,7 @@ struct Invitation {
   std::string job;  // its id; empty: the launcher says it
   std::string node;
   std::vector<std::string> endpoints;  // "host:port"; any of them. Names are looked up at each try
-  std::string ca_pem;
+  Credential bootstrap;                // what the agent shows until it has its own, and what it trusts
   // One of them.
   std::string token;     // good for this agent
   std::string node_key;  // good for all agents of the node

@@ -9,7 +9,9 @@
 #include <openssl/rand.h>
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
+#include <time.h>
 
+#include <ctime>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -86,7 +88,7 @@ absl::Status BadName(absl::string_view what, absl::string_view text, size_t max_
 
 // Of a certificate: workers have none.
 std::optional<Role> ParseRole(absl::string_view text) {
-  for (const Role role : {Role::kAgent, Role::kAdmin, Role::kReader, Role::kCoordinator}) {
+  for (const Role role : {Role::kBootstrap, Role::kAgent, Role::kAdmin, Role::kReader, Role::kCoordinator}) {
     if (text == RoleName(role)) return role;
   }
   return std::nullopt;
@@ -240,6 +242,12 @@ bool SetSerialAndTimes(X509* certificate, absl::Time now) {
          ASN1_TIME_set(X509_getm_notBefore(certificate), absl::ToTimeT(now - kCertificateBackdate)) !=
              nullptr &&
          ASN1_TIME_set(X509_getm_notAfter(certificate), absl::ToTimeT(now + kCertificateLifetime)) != nullptr;
+}
+
+absl::Time TimeOf(const ASN1_TIME* time) {
+  std::tm parts = {};
+  if (ASN1_TIME_to_tm(time, &parts) != 1) return absl::InfinitePast();
+  return absl::FromTimeT(::timegm(&parts));
 }
 
 absl::StatusOr<Certificate> MakeAuthorityCertificate(absl::string_view job_id, EVP_PKEY* key,
@@ -509,7 +517,6 @@ absl::Status CheckCredential(const Credential& credential) {
   const ErrorScope errors;
   const auto authority = ReadCertificate(credential.ca_pem);
   if (!authority.ok()) return Annotate(authority.status(), "the authority's certificate");
-  if (credential.cert_pem.empty() && credential.key_pem.empty()) return absl::OkStatus();
   const auto certificate = ReadCertificate(credential.cert_pem);
   if (!certificate.ok()) return Annotate(certificate.status(), "the certificate");
   const auto key = ReadKey(credential.key_pem);
@@ -520,6 +527,24 @@ absl::Status CheckCredential(const Credential& credential) {
   EVP_PKEY* const signer = X509_get0_pubkey(authority->get());
   if (signer == nullptr || X509_verify(certificate->get(), signer) != 1) {
     return UsageError("the certificate was not signed by the job's authority");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckDates(const Credential& credential, absl::Time now) {
+  const ErrorScope errors;
+  for (const std::string& pem : {credential.ca_pem, credential.cert_pem}) {
+    TRAINCTL_ASSIGN_OR_RETURN(const Certificate certificate, ReadCertificate(pem));
+    const absl::Time begin = TimeOf(X509_get0_notBefore(certificate.get()));
+    const absl::Time end = TimeOf(X509_get0_notAfter(certificate.get()));
+    if (begin <= now && now <= end) continue;
+    const auto format = [](absl::Time time) {
+      return absl::FormatTime("%Y-%m-%d %H:%M", time, absl::UTCTimeZone());
+    };
+    return UsageError(absl::StrCat("the job's certificate is valid from ", format(begin), " to ", format(end),
+                                   " UTC, and the clock of this machine says ", format(now),
+                                   ": set the clocks; those of a job's machines may differ by ",
+                                   absl::FormatDuration(kCertificateBackdate)));
   }
   return absl::OkStatus();
 }

@@ -6,7 +6,8 @@
 //   TRAINCTL_ASSIGN_OR_RETURN(auto authority, rpc::JobAuthority::Create(job_id, clock));
 //   TRAINCTL_ASSIGN_OR_RETURN(const Credential own, authority->Issue({Role::kCoordinator, "launch"},
 //   {"10.0.0.1"})); TRAINCTL_ASSIGN_OR_RETURN(const std::string token, authority->MakeToken("node-7"));
-//   // to the agent of node-7, over a channel that others cannot read: the token and authority->ca_pem()
+//   // to the agent of node-7, over a channel that others cannot read: the token and a credential of
+//   // {Role::kBootstrap, "agent"}, without which it gets no connection
 //
 //   TRAINCTL_ASSIGN_OR_RETURN(const KeyAndRequest mine, rpc::MakeKeyAndRequest());  // there
 //   authority->Enroll("node-7", token, mine.csr_pem);                               // here, for the call
@@ -26,8 +27,7 @@
 
 namespace trainctl::rpc {
 
-// What one end of a connection shows, and what it trusts; all PEM. Key and certificate are both empty for a
-// client that has none yet.
+// What one end of a connection shows, and what it trusts; all PEM.
 struct Credential {
   std::string key_pem;
   std::string cert_pem;
@@ -113,8 +113,13 @@ absl::StatusOr<KeyAndRequest> MakeKeyAndRequest();
 // nothing about who signed it. PermissionDenied otherwise.
 absl::StatusOr<Identity> ParsePeer(absl::Span<const std::string> uris, absl::string_view job_id);
 
-// UsageError unless the parts can be read, the certificate is for the key and the authority signed it (each
-// of them only if there is a certificate). gRPC itself would say so to a log and nobody else.
+// UsageError unless the parts can be read, the certificate is for the key and the authority signed it. gRPC
+// itself would report that to its log only.
 absl::Status CheckCredential(const Credential& credential);
+
+// UsageError if the authority's certificate or the other one is not valid at `now`, with the dates: this
+// machine's clock, or the launcher's, is wrong by more than kCertificateBackdate. gRPC would only report that
+// no address answers. Requires CheckCredential.
+absl::Status CheckDates(const Credential& credential, absl::Time now);
 
 }  // namespace trainctl::rpc

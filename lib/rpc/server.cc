@@ -196,6 +196,8 @@ class Server : public rendezvous::RendezvousService,
     return allowed.ok() ? CheckFolder(context, options_.folder) : allowed;
   }
 
+  void OnKnownCaller(const grpc::ServerContextBase& context) override { hub_->Welcome(context); }
+
   grpc::ServerUnaryReactor* OnAdminStatus(grpc::CallbackServerContext* context,
                                           v1::StatusReply* reply) override {
     std::lock_guard lock(mutex_);

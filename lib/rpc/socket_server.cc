@@ -17,7 +17,7 @@ absl::StatusOr<std::unique_ptr<SocketServer>> SocketServer::Start(const std::str
                                                                   RefusalLog* refusals) {
   auto started = std::unique_ptr<SocketServer>(new SocketServer);
   TRAINCTL_ASSIGN_OR_RETURN(started->gate_,
-                            ConnectionGate::ListenAt(path, ConnectionGate::DefaultLimits(), refusals));
+                            ConnectionGate::ListenAt(path, ConnectionGate::LimitsOfSocket(), refusals));
   grpc::ServerBuilder builder;
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder.SetMaxSendMessageSize(kMaxMessageBytes);

@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/names.h"
 #include "base/status.h"
 #include "rpc/wire.h"
@@ -50,14 +51,14 @@ absl::StatusOr<std::string> Target(absl::string_view endpoint) {
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const Credential& credential) {
   TRAINCTL_RETURN_IF_ERROR(CheckCredential(credential));
-  if (credential.cert_pem.empty()) return UsageError("a server needs a certificate");
-  grpc::SslServerCredentialsOptions options(GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY);
+  grpc::SslServerCredentialsOptions options(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
   options.pem_root_certs = credential.ca_pem;
   options.pem_key_cert_pairs.push_back({credential.key_pem, credential.cert_pem});
   return grpc::SslServerCredentials(options);
 }
 
 void SetServerLimits(grpc::ServerBuilder& builder) {
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxConcurrentCalls);
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder.SetMaxSendMessageSize(kMaxMessageBytes);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, Milliseconds(kHandshakeTimeout));
@@ -73,6 +74,7 @@ void SetServerLimits(grpc::ServerBuilder& builder) {
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeClientCredentials(
     const Credential& credential) {
   TRAINCTL_RETURN_IF_ERROR(CheckCredential(credential));
+  TRAINCTL_RETURN_IF_ERROR(CheckDates(credential, absl::Now()));
   return grpc::SslCredentials({credential.ca_pem, credential.key_pem, credential.cert_pem});
 }
 

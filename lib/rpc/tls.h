@@ -1,6 +1,7 @@
 // Internal to lib/rpc: connections between the machines of a job, over TCP with TLS 1.2 or 1.3. The server
-// shows the coordinator's certificate; a client shows its own where it has one, and without one can do no
-// more than ask for one (the service must see to that, by PeerIdentity). Thread safe.
+// shows the coordinator's certificate and the client its own; without one of the job's authority a client
+// never gets as far as HTTP/2. What a certificate allows is the service's to check, by PeerIdentity. Thread
+// safe.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -19,18 +20,19 @@
 
 namespace trainctl::rpc {
 
-// A client's certificate is asked for and, where one comes, must be of the job's authority, for clients, and
-// within its dates; otherwise there is no connection. UsageError as CheckCredential, and without key and
-// certificate.
+// A client must show a certificate of the job's authority, for clients, and within its dates; otherwise there
+// is no connection. UsageError as CheckCredential.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const Credential& credential);
 
-// What a server has to agree with its clients on: the largest message and how often they may ping. A
-// connection that has not shown itself within half a minute is dropped, and so is one that has no call for as
-// long. It sends no pings itself: who is
-// silent is the coordinator's decision, and a worker that a debugger holds keeps its connection.
+// The largest message, how often clients may ping, and how many calls a connection has at once. A connection
+// that takes longer than kHandshakeTimeout for its handshake is dropped, and so is one that has no call for
+// as long. The server sends no pings itself: the coordinator decides who is silent, and a worker that a
+// debugger holds keeps its connection. There is no grpc::ResourceQuota: when memory runs short it ends
+// streams, and it takes those of honest agents for a large message of another one (docs/design/security.md).
 void SetServerLimits(grpc::ServerBuilder& builder);
 
-// `credential` with key and certificate, or with the authority alone. UsageError as CheckCredential.
+// UsageError as CheckCredential, and if the authority's certificate is not valid at the time of this
+// machine's clock (CheckDates).
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeClientCredentials(const Credential& credential);
 
 // To a coordinator at "host:port", "1.2.3.4:port" or "[::1]:port"; UsageError for anything else. Does not
@@ -39,8 +41,10 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeClientCredentials(
 // kMaxReconnectBackoff.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeTlsChannel(
     absl::string_view endpoint, const std::shared_ptr<grpc::ChannelCredentials>& credentials);
-// A connection that has not shown a certificate by then is closed.
-inline constexpr absl::Duration kHandshakeTimeout = absl::Seconds(30);
+// A connection that has not shown a certificate and made a call by then is ended.
+inline constexpr absl::Duration kHandshakeTimeout = absl::Seconds(10);
+// Calls at a time on one connection: an agent has one stream, and what else it asks goes over that.
+inline constexpr int kMaxConcurrentCalls = 16;
 inline constexpr absl::Duration kPingInterval = absl::Seconds(10);
 inline constexpr absl::Duration kPingTimeout = absl::Seconds(15);  // gRPC looks at an idle channel every 5 s
 inline constexpr absl::Duration kMaxReconnectBackoff = absl::Seconds(5);

@@ -121,6 +121,16 @@ def _unshare_clock(seconds):
         return False
 
 
+def _closed_ancestor(path):
+    """The first folder on the way to path that only its owner may enter, such as /root."""
+    parts = path.strip("/").split("/")
+    for n in range(1, len(parts)):
+        ancestor = "/" + "/".join(parts[:n])
+        if not os.stat(ancestor).st_mode & 0o001:
+            return ancestor
+    return None
+
+
 def _mount_folders(settings):
     os.chdir("/")
     _mount("none", "/", None, MS_REC | MS_PRIVATE)
@@ -129,7 +139,8 @@ def _mount_folders(settings):
     files = [(path, os.open(file, os.O_PATH)) for path, file in settings["files"].items()]
     boot_id = os.open(settings["boot_id"], os.O_PATH)
     cgroup = os.open("/sys/fs/cgroup", os.O_PATH) if os.path.ismount("/sys/fs/cgroup") else None
-    for path, mode in (("/tmp", "1777"), ("/dev/shm", "1777"), ("/run", "755")):
+    closed = sorted({_closed_ancestor(path) for path, _ in shared} - {None})
+    for path, mode in [("/tmp", "1777"), ("/dev/shm", "1777"), ("/run", "755")] + [(path, "755") for path in closed]:
         _mount("tmpfs", path, "tmpfs", 0, "mode=" + mode)
     os.mkdir("/run/sshd", 0o755)
     _mount("sysfs", "/sys", "sysfs")  # /sys/class/net shows the network of who mounts it
@@ -370,7 +381,8 @@ class Hosts:
         "127.0.1.1" (Debian's way), "dead" (that of the second interface), or None.
     dead_interface: a second interface eth1 with an address, listed first. "down": it is down. "dead": it looks well,
         and nothing that is sent there arrives.
-    shared: folders that hosts see as well, where they lie in /tmp, /run or /dev/shm. The tree of this file is one.
+    shared: folders that hosts see as well, where they lie in /tmp, /run or /dev/shm. The tree of this file is one. All
+    users of a host can reach them: what only root may enter on the way to them is hidden.
 
     Attributes: dir (shared by all), home (of root on all hosts, empty; run() and popen() have it as HOME, too),
     ssh_config, address (of this machine, as hosts see it), env.

@@ -106,11 +106,11 @@ def a_manifest_is_what_kubernetes_takes(hosts):
     recipe = case.recipe_of_two(steps=5)
     text = case.manifest(recipe, "--set", "train.steps=6")
     documents = list(yaml.safe_load_all(text))
-    expect([document["kind"] for document in documents] == ["Secret", "Service", "Job"], text)
+    expect([document["kind"] for document in documents] == ["Secret", "Service", "NetworkPolicy", "Job"], text)
     for document in documents:
         for version in VERSIONS:
             kubernetes_validate.validate(document, version, strict=True)
-    secret, service, job = documents
+    secret, service, policy, job = documents
     spec, pod = job["spec"], job["spec"]["template"]["spec"]
     container, = pod["containers"]
     expect((spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 2, 2), spec)
@@ -124,11 +124,18 @@ def a_manifest_is_what_kubernetes_takes(hosts):
                                     "train.steps=6"], container)
     expect("resources" not in container, container)
     keys = secret["stringData"]
-    expect(sorted(keys) == ["ca.pem", "key-0", "key-1"] and "PRIVATE KEY" not in keys["ca.pem"] + keys["key-1"], text)
+    expect(sorted(keys) == ["bootstrap-certificate.pem", "bootstrap-key.pem", "ca.pem", "key-0", "key-1"], text)
+    expect("PRIVATE KEY" not in keys["ca.pem"] + keys["key-1"] + keys["bootstrap-certificate.pem"], text)
+    # The Job's controller gives its pods the label by which the policy knows them.
+    selector = {"matchLabels": {"batch.kubernetes.io/job-name": job["metadata"]["name"]}}
+    expect(policy["spec"] == {"podSelector": selector, "policyTypes": ["Ingress"],
+                              "ingress": [{"from": [{"podSelector": selector}]}]}, policy)
+    expect(pod["securityContext"]["runAsNonRoot"] is True and
+           pod["securityContext"]["runAsUser"] == pod["securityContext"]["fsGroup"] == 1000, pod)
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
     expect(volumes["secret"]["secret"] == {"secretName": "valid", "defaultMode": 0o400}, volumes)
     expect(volumes["shared"]["persistentVolumeClaim"] == {"claimName": "shared"}, volumes)
-    expect(volumes["shm"]["emptyDir"] == {"medium": "Memory"}, volumes)
+    expect(volumes["shm"]["emptyDir"] == {"medium": "Memory"} and volumes["tmp"]["emptyDir"] == {}, volumes)
     # Nobody finds in the command or the environment what the files keep.
     rest = text[text.index("\n---\n"):]
     expect(all(value not in rest for value in keys.values()), rest)
@@ -226,7 +233,8 @@ def a_pod_of_another_job_is_not_let_in(hosts):
     case.pods[0].start()
     # It has the right authority, but a key of another print.
     stranger = strangers[0]
-    stranger.secret["stringData"]["ca.pem"] = job.secret["stringData"]["ca.pem"]
+    for file in ("ca.pem", "bootstrap-certificate.pem", "bootstrap-key.pem"):
+        stranger.secret["stringData"][file] = job.secret["stringData"][file]
     stranger.pods[1].start()
     expect(stranger.pods[1].wait(PATIENCE) == 5, case.output())
     expect("the proof is not made with the key of node" in stranger.pods[1].output(), case.output())

@@ -1,5 +1,6 @@
 """What a kubelet makes of a pod of a printed manifest, on a host of hosts.py: the command as process 1 of namespaces of
-its own, its environment, the files of its Secret, its host name, and cluster DNS by way of /etc/hosts."""
+its own and as the user that the manifest names, its environment, the files of its Secret, its host name, and cluster
+DNS by way of /etc/hosts."""
 import os
 import signal
 import subprocess
@@ -13,12 +14,23 @@ class Job:
     def __init__(self, hosts, trainctl, manifest):
         self.hosts = hosts
         self.trainctl = trainctl
-        self.secret, self.service, self.job = yaml.safe_load_all(manifest)
+        self.secret, self.service, self.policy, self.job = yaml.safe_load_all(manifest)
         self.name = self.job["metadata"]["name"]
         self.spec = self.job["spec"]
         self.pod_spec = self.spec["template"]["spec"]
         self.container, = self.pod_spec["containers"]
         self.pods = [Pod(self, index) for index in range(self.spec["completions"])]
+
+    def as_user(self):
+        """The words before a command that make it run as the pods' user, without any capability."""
+        user = str(self.pod_spec["securityContext"].get("runAsUser", 0))
+        if user == "0":
+            return []
+        if not os.stat(self.trainctl).st_mode & 0o001:
+            print("pods run as root: only its owner can run " + self.trainctl)
+            return []
+        return ["setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--inh-caps=-all", "--bounding-set=-all",
+                "--no-new-privs"]
 
     def tell_names(self):
         """Cluster DNS knows the pods from now on."""
@@ -43,10 +55,12 @@ class Pod:
         self._process = None
 
     def start(self):
+        self._mount_claim()
         self._mount_secret()
         # Process 1 of the pod is what `unshare` starts. Without it, nothing of the pod is left.
         command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--uts", "sh", "-c",
-                   'hostname "$0" && exec "$@"', self.name, *self.job.container["command"]]
+                   'hostname "$0" && exec "$@"', self.name, *self.job.as_user(),
+                   *self.job.container["command"]]
         with open(self.out, "ab") as out:
             self._process = self.host.popen(command, cwd=self.job.container["workingDir"], env=self.env, stdout=out,
                                             stderr=subprocess.STDOUT)
@@ -94,8 +108,17 @@ class Pod:
             numbers = next(line for line in file if line.startswith("NSpid:")).split()
         return int(numbers[-2])
 
+    def _mount_claim(self):
+        """The group of the pods may write to it."""
+        group = self.job.pod_spec["securityContext"].get("fsGroup", 0)
+        claim = self.job.container["workingDir"]
+        os.chmod(self.job.hosts.dir, 0o755)
+        os.chown(claim, -1, group)
+        os.chmod(claim, 0o2775)
+
     def _mount_secret(self):
-        """Every subPath of the Secret, with the mode that the manifest asks for."""
+        """Every subPath of the Secret, with the mode that the manifest asks for; its group may read it."""
+        group = self.job.pod_spec["securityContext"].get("fsGroup", 0)
         volumes = {volume["name"]: volume for volume in self.job.pod_spec["volumes"]}
         for mount in self.job.container["volumeMounts"]:
             if "secret" not in volumes[mount["name"]]:
@@ -103,8 +126,9 @@ class Pod:
             key = mount.get("subPath") or mount["subPathExpr"]
             for name, value in self.env.items():
                 key = key.replace("$(%s)" % name, value)
-            mode = "%o" % volumes[mount["name"]]["secret"]["defaultMode"]
-            result = self.host.run("sh", "-c", 'mkdir -p "${1%/*}" && rm -f "$1" && cat > "$1" && chmod "$2" "$1"', "sh",
-                                   mount["mountPath"], mode, input=self.job.secret["stringData"][key])
+            mode = "%o" % (volumes[mount["name"]]["secret"]["defaultMode"] | (0o040 if group else 0))
+            script = 'mkdir -p "${1%/*}" && rm -f "$1" && cat > "$1" && chmod "$2" "$1" && chgrp "$3" "$1"'
+            result = self.host.run("sh", "-c", script, "sh", mount["mountPath"], mode, str(group),
+                                   input=self.job.secret["stringData"][key])
             if result.returncode != 0:
                 raise RuntimeError(result.stdout)

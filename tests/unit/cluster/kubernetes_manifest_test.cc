@@ -14,7 +14,10 @@ using ::testing::Not;
 KubernetesJob Job() {
   KubernetesJob job;
   job.config = {.name = "llm", .name_space = "", .image = "registry/trainctl:1", .claim = "disk"};
-  job.secret = {.authority_pem = "-----BEGIN\nca\n", .keys = {"launcher's", "of pod 1"}};
+  job.secret = {.authority_pem = "-----BEGIN\nca\n",
+                .bootstrap_certificate_pem = "cert",
+                .bootstrap_key_pem = "key",
+                .keys = {"launcher's", "of pod 1"}};
   job.command = {"trainctl", "launch", "/shared/r.toml"};
   job.stop_timeout = absl::Milliseconds(1500);
   return job;
@@ -52,6 +55,19 @@ TEST(KubernetesManifest, AsksForGpusWhereWorkersComputeOnThem) {
   EXPECT_THAT(Manifest(job), Not(HasSubstr("nvidia.com/gpu")));
   job.gpus_per_pod = 8;
   EXPECT_THAT(Manifest(job), HasSubstr("limits: {nvidia.com/gpu: 8}"));
+}
+
+TEST(KubernetesManifest, GivesPodsNoMoreRightsThanTheyNeed) {
+  KubernetesJob job = Job();
+  for (const char* part : {"runAsNonRoot: true\n", "runAsUser: 1000\n", "fsGroup: 1000\n",
+                           "seccompProfile: {type: RuntimeDefault}\n",
+                           "{allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}\n",
+                           "kind: NetworkPolicy\n", "{name: tmp, mountPath: /tmp}\n"}) {
+    EXPECT_THAT(Manifest(job), HasSubstr(part));
+  }
+  job.config.user = 0;
+  EXPECT_THAT(Manifest(job), Not(HasSubstr("runAsNonRoot")));
+  EXPECT_THAT(Manifest(job), HasSubstr("seccompProfile"));
 }
 
 TEST(KubernetesManifest, KeepsWordsApartWhateverIsInThem) {

@@ -174,6 +174,7 @@ class RoleTest : public testing::Test, private AdminService::Handler {
   }
   const LauncherAccess& As(Role role) { return As(*authority_->Issue({role, "node1"})); }
 
+  void OnKnownCaller(const grpc::ServerContextBase&) override { ++num_known_; }
   grpc::ServerUnaryReactor* OnAdminStatus(grpc::CallbackServerContext* context, v1::StatusReply*) override {
     return FinishNow(context, grpc::Status::OK);
   }
@@ -194,6 +195,7 @@ class RoleTest : public testing::Test, private AdminService::Handler {
   std::unique_ptr<grpc::Server> server_;
   LauncherAccess access_;
   std::atomic<int> num_stops_{0};
+  std::atomic<int> num_known_{0};
 };
 
 TEST_F(RoleTest, AnAdminMayAskAndStop) {
@@ -233,9 +235,9 @@ TEST_F(RoleTest, AnAgentMayNeither) {
 }
 
 TEST_F(RoleTest, WhoeverHasNoCertificateOfTheJobMayNeither) {
-  const Credential nobody{.ca_pem = authority_->ca_pem()};
-  EXPECT_EQ(GetJobStatus(As(nobody)).status().code(), absl::StatusCode::kUnauthenticated);
-  EXPECT_EQ(StopJob(As(nobody), false, "").code(), absl::StatusCode::kUnauthenticated);
+  EXPECT_EQ(GetJobStatus(As(Role::kBootstrap)).status().code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(StopJob(As(Role::kBootstrap), false, "").code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(num_known_, 0);
   const auto other = *JobAuthority::Create("job-2", clock_);
   EXPECT_EQ(GetJobStatus(As(*other->Issue({Role::kAdmin, "admin"})), absl::Seconds(1)).status().code(),
             absl::StatusCode::kUnavailable)

@@ -471,6 +471,10 @@ TEST_F(AgentsTest, AgentsAreDismissedAtTheEndAndThoseThatComeAfterIt) {
   while (!service_->AllNodesLeft()) ASSERT_LT(std::chrono::system_clock::now(), deadline);
 }
 
+Credential Newcomer(const std::unique_ptr<JobAuthority>& authority) {
+  return *authority->Issue({Role::kBootstrap, "agent"});
+}
+
 // An agent of a job whose secret was there before its launcher.
 TEST_F(AgentsTest, AnAgentThatNobodyInvitedComesWithTheKeyOfItsNode) {
   const JobSecret secret = *MakeJobSecret("llm", RealClock());
@@ -481,7 +485,7 @@ TEST_F(AgentsTest, AnAgentThatNobodyInvitedComesWithTheKeyOfItsNode) {
   AgentClientOptions options{.socket_path = folder_ + "/agent", .token_path = folder_ + "/agent-token"};
   options.invitation = {.node = "n0",
                         .endpoints = {"localhost:" + absl::StrCat(ParseEndpoint(invited.endpoints[0])->port)},
-                        .ca_pem = secret.authority.ca_pem,
+                        .bootstrap = Newcomer(*JobAuthority::Open("llm", secret, RealClock())),
                         .node_key = NodeKey(secret, "n1")};
   EXPECT_EQ(ConnectAgent(options).status().code(), absl::StatusCode::kPermissionDenied);
   options.invitation.node_key = NodeKey(secret, "n0");
@@ -499,7 +503,7 @@ TEST(AgentClientTest, AnAgentThatIsNotWantedAnyMoreDoesNotWaitForItsLauncher) {
   AgentClientOptions options{.socket_path = "/tmp/s", .token_path = "/tmp/t", .timeout = absl::Hours(1)};
   options.invitation = {.node = "n0",
                         .endpoints = {"no-such-launcher.invalid:1"},
-                        .ca_pem = (*JobAuthority::Create("job", RealClock()))->ca_pem(),
+                        .bootstrap = Newcomer(*JobAuthority::Create("job", RealClock())),
                         .node_key = "k"};
   int num_asked = 0;
   options.is_cancelled = [&] { return ++num_asked == 2; };
@@ -571,13 +575,11 @@ class FakeCoordinator : public v1::Agents::Service {
         "127.0.0.1:0", *MakeServerCredentials(*authority_->Issue({Role::kCoordinator, "launch"})), &port);
     builder.RegisterService(this);
     server_ = builder.BuildAndStart();
-    invitation_ = Json({{"schema", "trainctl.invitation.v1"},
-                        {"job", "job-1"},
-                        {"node", "n0"},
-                        {"endpoints", {absl::StrCat("127.0.0.1:", port)}},
-                        {"ca", authority_->ca_pem()},
-                        {"token", *authority_->MakeToken("n0")}})
-                      .dump();
+    invitation_ = FormatInvitation({.job = "job-1",
+                                    .node = "n0",
+                                    .endpoints = {absl::StrCat("127.0.0.1:", port)},
+                                    .bootstrap = Newcomer(authority_),
+                                    .token = *authority_->MakeToken("n0")});
   }
   ~FakeCoordinator() override {
     Let();
@@ -715,10 +717,10 @@ TEST(AgentClientTest, ASocketThatCannotBeMadeIsAnError) {
 }
 
 TEST(AgentClientTest, AnInvitationThatIsNoneIsRefused) {
-  for (const std::string text : {"", "{}", "[]", R"({"schema": "trainctl.invitation.v2"})",
-                                 R"({"schema": "trainctl.invitation.v1", "job": 1})",
-                                 R"({"schema": "trainctl.invitation.v1", "job": "j", "node": "n", "ca": "",
-                                     "token": "", "endpoints": [1]})"}) {
+  for (const std::string text : {"", "{}", "[]", R"({"schema": "trainctl.invitation.v3"})",
+                                 R"({"schema": "trainctl.invitation.v2", "job": 1})",
+                                 R"({"schema": "trainctl.invitation.v2", "job": "j", "node": "n", "ca": "",
+                                     "certificate": "", "key": "", "token": "", "endpoints": [1]})"}) {
     EXPECT_FALSE(ReadInvitation(text).ok()) << text;
   }
 }

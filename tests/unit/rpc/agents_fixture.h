@@ -53,7 +53,7 @@ class RawAgent {
   explicit RawAgent(const std::string& invitation, bool has_certificate = true)
       : invitation_(*ReadInvitation(invitation)) {
     const KeyAndRequest mine = *MakeKeyAndRequest();
-    Credential credential{.ca_pem = invitation_.ca_pem};
+    Credential credential = invitation_.bootstrap;
     if (has_certificate) {
       v1::EnrollReply reply;
       const grpc::Status status = Enroll(invitation_.node, invitation_.token, mine.csr_pem, &reply);
@@ -71,8 +71,8 @@ class RawAgent {
 
   grpc::Status Enroll(const std::string& node, const std::string& token, const std::string& request,
                       v1::EnrollReply* reply) const {
-    const auto credentials = *MakeClientCredentials({.ca_pem = invitation_.ca_pem});
-    const auto channel = *MakeTlsChannel(invitation_.endpoints[0], credentials);
+    const auto channel =
+        *MakeTlsChannel(invitation_.endpoints[0], *MakeClientCredentials(invitation_.bootstrap));
     grpc::ClientContext context;
     context.set_deadline(Soon());
     v1::EnrollRequest message;

@@ -355,12 +355,12 @@ TEST_F(JobAuthorityTest, WhatDoesNotFitTogetherIsNoCredential) {
   const Credential b = *authority_->Issue({Role::kAdmin, "b"});
   const auto foreign = *JobAuthority::Create(kJob, clock_);
   EXPECT_EQ(CheckCredential(a), absl::OkStatus());
-  EXPECT_EQ(CheckCredential({"", "", a.ca_pem}), absl::OkStatus());
   const std::vector<std::pair<Credential, std::string>> wrong = {
       {{b.key_pem, a.cert_pem, a.ca_pem}, "another key"},
       {{a.key_pem, a.cert_pem, foreign->ca_pem()}, "not signed by"},
       {{a.key_pem, a.cert_pem, ""}, "the authority's certificate"},
       {{a.key_pem, "", a.ca_pem}, "the certificate: not one PEM block"},
+      {{"", "", a.ca_pem}, "the certificate: not one PEM block"},
       {{"", a.cert_pem, a.ca_pem}, "the certificate's key"},
       {{a.cert_pem, a.key_pem, a.ca_pem}, "BEGIN CERTIFICATE"},
       {{a.key_pem, a.cert_pem, a.ca_pem + foreign->ca_pem()}, "the authority's certificate"},

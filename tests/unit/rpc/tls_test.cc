@@ -166,7 +166,7 @@ class TlsTest : public testing::Test {
     return Call(*MakeTlsChannel(
         endpoint_, grpc::SslCredentials({credential.ca_pem, credential.key_pem, credential.cert_pem})));
   }
-  Credential Anonymous() const { return {"", "", authority_->ca_pem()}; }
+  Credential Newcomer() const { return *authority_->Issue({Role::kBootstrap, "agent"}); }
 
   static void ExpectRefused(const absl::StatusOr<std::string>& answer) {
     EXPECT_EQ(answer.status().code(), absl::StatusCode::kUnavailable)
@@ -180,11 +180,14 @@ class TlsTest : public testing::Test {
   std::unique_ptr<grpc::Server> server_;
 };
 
-TEST_F(TlsTest, WithoutACertificateACallerIsNobody) {
+TEST_F(TlsTest, WithoutACertificateThereIsNoConnection) {
   Serve();
-  const auto answer = Call(Anonymous());
-  ASSERT_TRUE(answer.ok()) << answer.status();
-  EXPECT_EQ(*answer, "tls nobody");
+  ExpectRefused(CallUnchecked({.ca_pem = authority_->ca_pem()}));
+}
+
+TEST_F(TlsTest, TheBootstrapCertificateIsKnown) {
+  Serve();
+  EXPECT_EQ(*Call(Newcomer()), "tls bootstrap agent");
 }
 
 TEST_F(TlsTest, AnAgentIsKnownByTheCertificateThatItEnrolledFor) {
@@ -240,8 +243,8 @@ TEST_F(TlsTest, ACertificateOutsideItsDatesIsRefused) {
   const Credential expired = *authority_->Issue({Role::kAgent, "n"});
   clock_.offset = kCertificateBackdate + absl::Hours(1);
   const Credential early = *authority_->Issue({Role::kAgent, "n"});
-  ExpectRefused(Call(expired));
-  ExpectRefused(Call(early));
+  ExpectRefused(CallUnchecked(expired));
+  ExpectRefused(CallUnchecked(early));
   clock_.offset = kCertificateBackdate - absl::Hours(1);  // a clock that is fast, within what is allowed for
   EXPECT_TRUE(Call(*authority_->Issue({Role::kAgent, "n"})).ok());
 }
@@ -268,29 +271,30 @@ TEST_F(TlsTest, ACertificateThatNamesNobodyOfTheJobIsNobodys) {
 TEST_F(TlsTest, AServerOfAnotherAuthorityIsRefused) {
   const auto foreign = *JobAuthority::Create(kJob, clock_);
   Serve(*foreign->Issue({Role::kCoordinator, "head"}, {"127.0.0.1"}));
-  const auto answer = Call(Anonymous());
+  const auto answer = Call(Newcomer());
   ExpectRefused(answer);
   EXPECT_THAT(std::string(answer.status().message()), HasSubstr("certificate verify failed"));
 }
 
 TEST_F(TlsTest, AnAgentCannotServeAsTheCoordinator) {
   Serve(*authority_->Issue({Role::kAgent, kCoordinatorName}));
-  ExpectRefused(Call(Anonymous()));
+  ExpectRefused(Call(Newcomer()));
 }
 
 TEST_F(TlsTest, AServerNeedsTheCoordinatorsName) {
   const AnyAuthority any;
   Serve(any.Issue("DNS:localhost,IP:127.0.0.1,URI:trainctl://job-1/coordinator/head", "serverAuth"));
-  ExpectRefused(Call(Credential{"", "", any.ca_pem()}));
+  const Credential client = any.Issue("URI:trainctl://job-1/agent/n", "clientAuth");
+  ExpectRefused(Call(client));
   Serve(any.Issue("DNS:trainctl-coordinator", "serverAuth"));
-  EXPECT_TRUE(Call(Credential{"", "", any.ca_pem()}).ok());
+  EXPECT_TRUE(Call(client).ok());
 }
 
 TEST_F(TlsTest, NothingIsSaidInTheClear) {
   Serve();
   ExpectRefused(Call(grpc::CreateChannel(endpoint_, grpc::InsecureChannelCredentials())));
   Serve(grpc::InsecureServerCredentials(), "127.0.0.1");
-  ExpectRefused(Call(Anonymous()));
+  ExpectRefused(Call(Newcomer()));
 }
 
 TEST_F(TlsTest, ACallOverAUnixSocketIsToldApart) {
@@ -309,7 +313,7 @@ TEST_F(TlsTest, ACallOverAUnixSocketIsToldApart) {
 
 TEST_F(TlsTest, MessagesOfTheSizesOfAJobPassAndLargerOnesDoNot) {
   Serve();
-  const auto channel = *MakeTlsChannel(endpoint_, *MakeClientCredentials(Anonymous()));
+  const auto channel = *MakeTlsChannel(endpoint_, *MakeClientCredentials(Newcomer()));
   const auto stub = v1::Trainctl::NewStub(channel);
   for (const auto& [megabytes, expected] : std::vector<std::pair<int, grpc::StatusCode>>{
            {15, grpc::StatusCode::OK}, {17, grpc::StatusCode::RESOURCE_EXHAUSTED}}) {
@@ -325,7 +329,7 @@ TEST_F(TlsTest, MessagesOfTheSizesOfAJobPassAndLargerOnesDoNot) {
 }
 
 TEST_F(TlsTest, AddressesAreReadStrictly) {
-  const auto credentials = *MakeClientCredentials(Anonymous());
+  const auto credentials = *MakeClientCredentials(Newcomer());
   for (const std::string good : {"127.0.0.1:1", "[::1]:65535", "node-1.rack_2:7000", "unix:7000"}) {
     EXPECT_TRUE(MakeTlsChannel(good, credentials).ok()) << good;
   }
@@ -344,8 +348,23 @@ TEST_F(TlsTest, CredentialsThatCannotWorkAreRefusedBeforeTheyAreUsed) {
   mixed.key_pem = authority_->Issue({Role::kAgent, "n"})->key_pem;
   EXPECT_FALSE(MakeClientCredentials(mixed).ok());
   EXPECT_FALSE(MakeServerCredentials(mixed).ok());
-  EXPECT_FALSE(MakeServerCredentials(Anonymous()).ok());
+  EXPECT_FALSE(MakeServerCredentials({.ca_pem = authority_->ca_pem()}).ok());
+  EXPECT_FALSE(MakeClientCredentials({.ca_pem = authority_->ca_pem()}).ok());
   EXPECT_FALSE(MakeClientCredentials({}).ok());
+}
+
+// A node's clock that is two days behind the launcher's, or a launcher's that is a year and more behind.
+TEST_F(TlsTest, AClockThatIsFarOffIsTheReasonThatIsGiven) {
+  for (const absl::Duration offset : {absl::Hours(48), -kCertificateLifetime - absl::Hours(1)}) {
+    clock_.offset = offset;
+    const absl::Status refused =
+        MakeClientCredentials(*(*JobAuthority::Create(kJob, clock_))->Issue({Role::kBootstrap, "agent"}))
+            .status();
+    EXPECT_EQ(ExitCodeFor(refused), ExitCode::kUsage);
+    EXPECT_THAT(std::string(refused.message()),
+                testing::AllOf(HasSubstr("and the clock of this machine says "),
+                               HasSubstr("set the clocks; those of a job's machines may differ by 24h")));
+  }
 }
 
 }  // namespace
