@@ -50,6 +50,7 @@
 #include "recipe/load.h"
 #include "recipe/recipe_json.h"
 #include "recipe/resume.h"
+#include "run/folder_trust.h"
 #include "run/run_folder.h"
 
 namespace trainctl::cli {
@@ -67,6 +68,7 @@ struct LaunchOptions {
   bool take_over = false;
   bool detach = false;
   bool verify = false;
+  bool trust_folder = false;
 };
 
 constexpr char kDataSchema[] = "trainctl.data.v1";
@@ -288,7 +290,7 @@ absl::StatusOr<ExitCode> ResumeAsLaunched(const recipe::LoadedRecipe& now, const
 }
 
 PrintedLaunch ToPrint(const LaunchOptions& options, const std::string& run_dir) {
-  return {options.recipe, run_dir, options.sets, options.stop_after};
+  return {options.recipe, run_dir, options.sets, options.stop_after, options.trust_folder};
 }
 
 // What another system is given to run this launch, if it is to: the manifest of a job of Kubernetes, the
@@ -426,6 +428,10 @@ absl::StatusOr<ExitCode> LaunchLater(const recipe::LoadedRecipe& loaded, const L
   return Submit(run, recipe, options, output);
 }
 
+absl::Status CheckTrust(const std::string& folder, const LaunchOptions& options) {
+  return options.trust_folder ? absl::OkStatus() : run::CheckFolderIsTrusted(folder);
+}
+
 absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& output) {
   if (options.or_resume && options.run_dir.empty()) {
     return UsageError("--or-resume needs --run-dir: the folder that is launched or continued");
@@ -437,6 +443,7 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
   if (options.take_over && !options.or_resume) {
     return UsageError("--take-over is for a run whose launcher is gone: with --or-resume, or of resume");
   }
+  if (!options.run_dir.empty()) TRAINCTL_RETURN_IF_ERROR(CheckTrust(options.run_dir, options));
   const bool continues = options.or_resume && HoldsARun(options.run_dir);
   if (options.dry_run && !continues) return DryRun(options, output);
   TRAINCTL_ASSIGN_OR_RETURN(recipe::LoadedRecipe loaded,
@@ -487,6 +494,7 @@ void NoteOriginal(const run::RunFolder& run) {
 
 absl::StatusOr<ExitCode> Resume(const LaunchOptions& options, const Output& output) {
   TRAINCTL_ASSIGN_OR_RETURN(run::RunFolder run, run::RunFolder::Open(options.run));
+  TRAINCTL_RETURN_IF_ERROR(CheckTrust(run.path(), options));
   TRAINCTL_RETURN_IF_ERROR(LockToContinue(run, options));
   TRAINCTL_ASSIGN_OR_RETURN(const std::string stored, ReadFile(run.recipe_path()));
   TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe before, recipe::RecipeFromJson(stored, run.recipe_path()));
@@ -632,6 +640,8 @@ void AddCommon(CLI::App& verb, LaunchOptions& options) {
   verb.add_flag("--verify", options.verify)
       ->description(
           "Prove the gradients of the layout first, as trainctl verify does; exit code 7: they are wrong");
+  verb.add_flag("--trust-folder", options.trust_folder)
+      ->description("Work on a run folder that belongs to another user, or that others can change");
   verb.add_flag("--detach", options.detach)
       ->description("Return when the first step is done; the run goes on, away from this terminal");
   AddJsonFlag(verb);

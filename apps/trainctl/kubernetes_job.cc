@@ -52,6 +52,7 @@ absl::StatusOr<std::vector<std::string>> CommandOfPods(const recipe::Recipe& rec
   std::vector<std::string> command = {"trainctl",  "launch",           std::move(path),
                                       "--run-dir", std::move(run_dir), "--or-resume"};
   for (const std::string& set : launch.sets) command.insert(command.end(), {"--set", set});
+  if (launch.trust_folder) command.push_back("--trust-folder");
   return command;
 }
 

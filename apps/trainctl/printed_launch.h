@@ -12,6 +12,7 @@ struct PrintedLaunch {
   std::string run_dir;  // empty: not named
   std::vector<std::string> sets;
   int64_t stop_after = -1;  // --stop-after; -1: not given
+  bool trust_folder = false;
 };
 
 }  // namespace trainctl::cli

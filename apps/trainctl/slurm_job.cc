@@ -109,6 +109,7 @@ absl::StatusOr<std::string> MakeSlurmScript(const recipe::Recipe& recipe, const 
     job.command.insert(job.command.end(), {"launch", recipe_path, "--run-dir", run, "--or-resume"});
   }
   for (const std::string& set : launch.sets) job.command.insert(job.command.end(), {"--set", set});
+  if (launch.trust_folder) job.command.push_back("--trust-folder");
   if (launch.stop_after >= 0) {
     job.command.insert(job.command.end(), {"--stop-after", absl::StrCat(launch.stop_after)});
   }

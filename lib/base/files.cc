@@ -85,10 +85,15 @@ absl::Status WriteAll(int fd, absl::string_view contents, const std::string& pat
   return absl::OkStatus();
 }
 
+int OpenNewFile(const std::string& path, int flags) {
+  ::unlink(path.c_str());
+  return ::open(path.c_str(), flags | O_CREAT | O_EXCL | O_CLOEXEC, 0644);  // O_EXCL follows no link
+}
+
 absl::Status WriteFileAtomic(const std::string& path, absl::string_view contents) {
   const std::string temporary = absl::StrCat(path, ".tmp.", ::getpid());
   {
-    Fd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    Fd fd(OpenNewFile(temporary, O_WRONLY));
     if (fd.get() < 0) return ErrnoError("create", temporary, errno);
     absl::Status status = WriteAll(fd.get(), contents, temporary);
     if (status.ok() && ::fsync(fd.get()) != 0) status = ErrnoError("sync", temporary, errno);
@@ -107,15 +112,21 @@ absl::Status WriteFileAtomic(const std::string& path, absl::string_view contents
 }
 
 absl::Status AppendFile(const std::string& path, absl::string_view contents) {
-  Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0644));
   if (fd.get() < 0) return ErrnoError("open", path, errno);
   return WriteAll(fd.get(), contents, path);
 }
 
 absl::Status MakeDirs(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) return ErrnoError("create folder", path, error.value());
+  for (size_t end = 0; end != std::string::npos;) {
+    end = path.find('/', end + 1);
+    const std::string folder = path.substr(0, end);
+    std::error_code error;
+    if (std::filesystem::is_directory(folder, error)) continue;
+    if (::mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST)
+      return ErrnoError("create folder", folder, errno);
+    if (!std::filesystem::is_directory(folder, error)) return ErrnoError("create folder", folder, ENOTDIR);
+  }
   return absl::OkStatus();
 }
 
@@ -206,7 +217,7 @@ absl::StatusOr<int64_t> MappedFile::CurrentBytes() const {
 absl::StatusOr<FileLock> FileLock::TryLock(const std::string& path,
                                            const std::function<absl::Status(const LockOwner&)>& may_follow) {
   FileLock lock;
-  lock.fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  lock.fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
   if (lock.fd_ < 0) return ErrnoError("open", path, errno);
   if (::flock(lock.fd_, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return ErrnoError("lock", path, errno);

@@ -23,9 +23,13 @@ absl::Status ErrnoError(absl::string_view action, absl::string_view path, int er
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes = int64_t{1} << 31);
 // Writes a temporary name beside `path`, syncs it, renames it over `path` and syncs the folder.
 absl::Status WriteFileAtomic(const std::string& path, absl::string_view contents);
+// Opens a new file of mode 0644 at most, for writing and with `flags` (O_APPEND, O_RDWR); what has the name
+// is removed first, and a link is not followed. -1 and errno if it cannot.
+int OpenNewFile(const std::string& path, int flags);
 // All of `contents` into an open file; `path` is for the error.
 absl::Status WriteAll(int fd, absl::string_view contents, const std::string& path);
 absl::Status AppendFile(const std::string& path, absl::string_view contents);
+// With those above it; mode 0755 at most.
 absl::Status MakeDirs(const std::string& path);
 absl::Status SyncDir(const std::string& path);
 absl::Status SyncFile(const std::string& path);

@@ -41,7 +41,9 @@ constexpr absl::Duration kGuardPatience = absl::Minutes(2);
 class AgentRunner {
  public:
   AgentRunner(const AgentRunOptions& options, std::string folder, SignalPipe signals, Keeper& guard)
-      : options_(options), folder_(std::move(folder)), signals_(std::move(signals)), guard_(guard) {}
+      : options_(options), folder_(std::move(folder)), signals_(std::move(signals)), guard_(guard) {
+    orphans_.AddKeeper(guard_.pid());
+  }
 
   absl::StatusOr<bool> Run() {
     TRAINCTL_ASSIGN_OR_RETURN(link_, options_.connect(folder_ + "/s", folder_ + "/token", [this] {

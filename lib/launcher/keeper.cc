@@ -19,6 +19,7 @@
 
 #include "base/files.h"
 #include "base/status.h"
+#include "launcher/descent_mark.h"
 #include "launcher/process_scan.h"
 
 namespace trainctl::launcher {
@@ -58,6 +59,7 @@ class KeeperProcess {
         silent_after_ms_(owner.silent_after == absl::InfiniteDuration()
                              ? -1
                              : absl::ToInt64Milliseconds(owner.silent_after)),
+        mark_(DescentMark::Own()),
         name_(owner.name),
         owner_pid_(::getpid()) {
     struct stat now;
@@ -69,6 +71,7 @@ class KeeperProcess {
 
   [[noreturn]] void Run() {
     ::setsid();
+    mark_.Put();
     ::prctl(PR_SET_NAME, name_);
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     ::signal(SIGCHLD, SIG_DFL);  // ignored, as some start programs, the ends of children would be lost
@@ -264,6 +267,7 @@ class KeeperProcess {
   const int64_t silent_after_ms_;  // -1: the launcher may be silent
   std::vector<Leftover> leftovers_;
   Leftover folder_;
+  const DescentMark& mark_;
   const char* const name_;
   const pid_t owner_pid_;
   int64_t last_word_ms_ = 0;

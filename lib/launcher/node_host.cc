@@ -77,7 +77,7 @@ void NodeHost::Do(const rendezvous::SpawnWorkers& action) {
     return;
   }
   workers_.emplace(*std::move(workers));
-  deps_.orphans.AddOwn(workers_->keeper_pid());
+  deps_.orphans.AddKeeper(workers_->keeper_pid());
 }
 
 void NodeHost::Do(const rendezvous::SignalWorker& action) {
@@ -126,7 +126,7 @@ void NodeHost::Do(const rendezvous::FinishAttempt& action) {
   DropStacks();
   if (workers_) {
     workers_->DrainOutput();
-    deps_.orphans.RemoveOwn(workers_->keeper_pid());
+    deps_.orphans.RemoveKeeper(workers_->keeper_pid());
     if (action.tail_of >= 0) ended.log_tail = workers_->at(action.tail_of).log.Tail(kTailLines);
   }
   deps_.tell({action.attempt, std::move(ended)});

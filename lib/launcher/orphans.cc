@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "launcher/descent_mark.h"
 #include "launcher/process_scan.h"
 
 namespace trainctl::launcher {
@@ -16,18 +17,14 @@ namespace {
 
 constexpr timespec kPause = {0, 5'000'000};
 
-void NoteChild(pid_t pid, void* context) {
-  if (ParentOf(pid) == ::getpid()) static_cast<std::set<pid_t>*>(context)->insert(pid);
-}
-
 struct Scan {
-  const std::set<pid_t>* own;
+  const std::set<pid_t>* keepers;
   int num_left = 0;
 };
 
 void Kill(pid_t pid, void* context) {
   Scan& scan = *static_cast<Scan*>(context);
-  if (scan.own->contains(pid) || ParentOf(pid) != ::getpid()) return;
+  if (ParentOf(pid) != ::getpid() || scan.keepers->contains(pid) || !DescentMark::Own().IsOn(pid)) return;
   // A child stays this process's until it is reaped, so its pid cannot change hands here.
   ++scan.num_left;
   if (::waitpid(pid, nullptr, WNOHANG) == 0) ::kill(pid, SIGKILL);
@@ -38,7 +35,6 @@ void Kill(pid_t pid, void* context) {
 Orphans::Orphans() {
   ::prctl(PR_GET_CHILD_SUBREAPER, &was_subreaper_);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-  ForEachProcess(&NoteChild, &own_);
 }
 
 Orphans::~Orphans() { ::prctl(PR_SET_CHILD_SUBREAPER, was_subreaper_); }
@@ -47,7 +43,7 @@ absl::Status Orphans::KillAll(absl::Duration timeout) {
   const RealClock clock;
   const absl::Duration give_up = clock.Monotonic() + timeout;
   while (true) {
-    Scan scan{&own_};
+    Scan scan{&keepers_};
     ForEachProcess(&Kill, &scan);
     if (scan.num_left == 0) return absl::OkStatus();
     if (clock.Monotonic() > give_up) {

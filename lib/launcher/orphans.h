@@ -1,5 +1,6 @@
-// What this process inherits: as a subreaper it becomes the parent of whatever its descendants leave behind
-// when they end. That is the keeper's part (keeper.h), and this process's if the keeper was killed. Not
+// Ends what a killed keeper (keeper.h) leaves behind. As a subreaper, this process becomes the parent of
+// whatever its descendants leave when they end; what a keeper has started bears the mark of descent_mark.h.
+// Other children, such as a daemon of the job script that executed this program, are never touched. Not
 // thread safe.
 #pragma once
 
@@ -14,22 +15,22 @@ namespace trainctl::launcher {
 
 class Orphans {
  public:
-  // Inherits from now on. Processes that are this one's children already are never touched.
+  // Inherits from now on.
   Orphans();
   ~Orphans();
   Orphans(const Orphans&) = delete;
   Orphans& operator=(const Orphans&) = delete;
 
-  // A child that is none of them.
-  void AddOwn(pid_t pid) { own_.insert(pid); }
-  void RemoveOwn(pid_t pid) { own_.erase(pid); }
+  // A keeper, which bears the mark itself.
+  void AddKeeper(pid_t pid) { keepers_.insert(pid); }
+  void RemoveKeeper(pid_t pid) { keepers_.erase(pid); }
 
-  // SIGKILLs them and what they leave behind in turn, until none is left. EnvironmentError when some cannot
-  // be ended within `timeout`.
+  // SIGKILLs them and what they leave behind in turn, until none is left. EnvironmentError if some cannot be
+  // ended within `timeout`.
   absl::Status KillAll(absl::Duration timeout);
 
  private:
-  std::set<pid_t> own_;
+  std::set<pid_t> keepers_;
   int was_subreaper_ = 0;
 };
 

@@ -83,7 +83,7 @@ struct WorkerLog::File {
 };
 
 absl::StatusOr<WorkerLog> WorkerLog::Open(const std::string& path, DiskQueue& disk) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0644);
   if (fd < 0) return ErrnoError("open the log", path, errno);
   return WorkerLog(std::make_shared<File>(path, fd), disk);
 }

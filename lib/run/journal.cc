@@ -184,7 +184,7 @@ absl::StatusOr<Journal> Journal::Open(const std::string& path, const Clock* cloc
   Journal journal;
   journal.path_ = path;
   journal.clock_ = clock;
-  journal.fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  journal.fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0644);
   if (journal.fd_ < 0) return ErrnoError("open the journal", path, errno);
   TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   if (!text.empty() && text.back() != '\n') {

@@ -158,7 +158,7 @@ absl::Status StepLog::Follow(int former, int64_t last_step_to_keep) {
   }
   // A name that only the process which may write uses; what a killed one left of it is of no use.
   const std::string next = path_ + ".next";
-  fd_ = ::open(next.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+  fd_ = OpenNewFile(next, O_RDWR | O_APPEND);
   if (fd_ < 0) return ErrnoError("create", next, errno);
   absl::Status status = CopyBytes(former, fd_, size_bytes_, next);
   if (status.ok() && ::fdatasync(fd_) != 0) status = ErrnoError("sync", next, errno);

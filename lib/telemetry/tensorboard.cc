@@ -175,8 +175,7 @@ absl::StatusOr<TensorboardLog> TensorboardLog::Open(const TensorboardOptions& op
   // Under a name that no reader looks at until it is whole.
   const std::string temporary = folder + ".trainctl-building";
   log.path_ = temporary;
-  ::unlink(temporary.c_str());
-  log.fd_ = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
+  log.fd_ = OpenNewFile(temporary, O_WRONLY | O_APPEND);
   if (log.fd_ < 0) return ErrnoError("create", temporary, errno);
   absl::Status status = log.WriteLogs(options);
   if (status.ok()) status = Retire(folder, old);

@@ -318,6 +318,38 @@ def nowhere_to_write(c):
 
 
 @case
+def a_run_folder_of_somebody_else(c):
+    """Its recipe would be executed, and links in it would lead writes elsewhere."""
+    victim = c.dir + "/precious"
+    with open(victim, "w") as file:
+        file.write("kept")
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--stop-after", "1"), 75)
+    os.mkdir(c.dir + "/prepared")
+    # What a launch writes, under the names that it uses.
+    for name in ("logs", "checkpoints"):
+        os.mkdir(c.dir + "/prepared/" + name)
+    for name in ("lock", "journal.jsonl", "metrics.jsonl", "metrics.jsonl.next", "timings.jsonl.next", "launch.log",
+                 "logs/rank-00000.log", "logs/launch.log"):
+        os.symlink(victim, c.dir + "/prepared/" + name)
+    for folder, verb in (("run", ("resume", "run")),
+                         ("prepared", ("launch", "recipe.toml", "--run-dir", "prepared", "--stop-after", "1"))):
+        os.chmod(c.dir + "/" + folder, 0o777)
+        c.expect(c.run(*verb), 2, "can be changed by every user", "--trust-folder")
+        if os.geteuid() == 0:
+            os.chmod(c.dir + "/" + folder, 0o755)
+            os.chown(c.dir + "/" + folder, 54321, 54321)
+            c.expect(c.run(*verb), 2, "belongs to user 54321", "--trust-folder")
+            os.chown(c.dir + "/" + folder, 0, 0)
+    # Whoever trusts the others still writes through no link of theirs.
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "prepared", "--stop-after", "1", "--trust-folder"), 5,
+             "Too many levels of symbolic links")
+    with open(victim) as file:
+        assert file.read() == "kept"
+    os.chmod(c.dir + "/run", 0o777)
+    c.expect(c.run("resume", "run", "--stop-after", "2", "--trust-folder"), 75)
+
+
+@case
 def two_launches_on_one_folder(c):
     first = c.start("launch", "recipe.toml", "--run-dir", "run", "--set", "train.steps=100000")
     try:

@@ -46,6 +46,35 @@ TEST_F(Files, WhatIsWrittenIsReadBack) {
   EXPECT_EQ(NumEntries(), 1u);  // no temporary name is left
 }
 
+TEST_F(Files, ALinkIsNeverWrittenThrough) {
+  ASSERT_TRUE(WriteFileAtomic(Path("precious"), "kept").ok());
+  // A name that WriteFileAtomic uses.
+  const std::string temporary = absl::StrCat(Path("x"), ".tmp.", ::getpid());
+  for (const std::string& link : {Path("x"), temporary, Path("log"), Path("lock")}) {
+    ASSERT_EQ(::symlink(Path("precious").c_str(), link.c_str()), 0);
+  }
+  EXPECT_TRUE(WriteFileAtomic(Path("x"), "new").ok());
+  EXPECT_FALSE(AppendFile(Path("log"), "new").ok());
+  EXPECT_FALSE(FileLock::TryLock(Path("lock")).ok());
+  EXPECT_EQ(*ReadFile(Path("x")), "new");
+  EXPECT_EQ(*ReadFile(Path("precious")), "kept");
+}
+
+TEST_F(Files, NobodyElseCanChangeWhatIsMadeWhateverTheUmask) {
+  const mode_t before = ::umask(0);
+  EXPECT_TRUE(MakeDirs(Path("a/b")).ok());
+  EXPECT_TRUE(WriteFileAtomic(Path("a/b/x"), "").ok());
+  ::umask(before);
+  for (const std::string name : {"a", "a/b", "a/b/x"}) {
+    struct stat info;
+    ASSERT_EQ(::stat(Path(name).c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0022, 0u) << name;
+  }
+  EXPECT_TRUE(MakeDirs(Path("a/b")).ok()) << "they are there";
+  EXPECT_FALSE(MakeDirs(Path("a/b/x/c")).ok()) << "a file is in the way";
+  EXPECT_FALSE(MakeDirs("").ok());
+}
+
 TEST_F(Files, AReadHasALimit) {
   ASSERT_TRUE(WriteFileAtomic(Path("x"), std::string(100000, 'x')).ok());
   EXPECT_TRUE(ReadFile(Path("x"), 100000).ok());

@@ -149,6 +149,7 @@ bool HasOneValueOnly(const std::string& name) {
                                        "launch.kubernetes.image",
                                        "launch.kubernetes.claim",
                                        "launch.kubernetes.mount",
+                                       "launch.kubernetes.user",
                                        "cluster.device",
                                        "plan.framework",
                                        "model.rope_scaling",
@@ -184,10 +185,10 @@ TEST(RecipeJson, ReadingGivesBackExactlyWhatWasWritten) {
        {Everything(), FakeWorld().Load(kMinimal)->recipe,
         FakeWorld().Load(kMinimal, {"optimizer.name=sgd", "optimizer.momentum=0.7"})->recipe,
         FakeWorld()
-            .Load(kMinimal,
-                  {"launch.backend=kubernetes", "launch.kubernetes.name=llm",
-                   "launch.kubernetes.namespace=team", "launch.kubernetes.image=registry/trainctl:1",
-                   "launch.kubernetes.claim=disk", "launch.kubernetes.mount=/mnt/disk"})
+            .Load(kMinimal, {"launch.backend=kubernetes", "launch.kubernetes.name=llm",
+                             "launch.kubernetes.namespace=team",
+                             "launch.kubernetes.image=registry/trainctl:1", "launch.kubernetes.claim=disk",
+                             "launch.kubernetes.mount=/mnt/disk", "launch.kubernetes.user=5012"})
             ->recipe,
         FakeWorld().Load(kMinimal, {"optimizer.name=lion", "optimizer.betas=[0.95, 0.98]"})->recipe}) {
     const std::string json = ToJson(recipe);

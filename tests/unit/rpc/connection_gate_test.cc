@@ -125,7 +125,7 @@ class ConnectionGateTest : public testing::Test {
   }
 
   static constexpr int kNoLimit = std::numeric_limits<int>::max();
-  const RealClock clock_;
+  RealClock clock_;
   RefusalLog refusals_{clock_};
   Kept kept_;
   std::unique_ptr<ConnectionGate> gate_;

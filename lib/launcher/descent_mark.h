@@ -1,0 +1,29 @@
+// Tells what this process's keepers have started from everything else, whoever its parent is by now. A mark
+// is a hard limit of RLIMIT_RTTIME that is too large to limit anything: children inherit it whatever they do,
+// and no process without CAP_SYS_RESOURCE can raise it again. Thread safe.
+#pragma once
+
+#include <sys/resource.h>
+#include <sys/types.h>
+
+namespace trainctl::launcher {
+
+class DescentMark {
+ public:
+  // That of this process, the same at each call. Call it before fork(2), in the parent.
+  static const DescentMark& Own();
+
+  // Puts it on the calling process, a child of the one whose mark it is. Makes one system call and may be
+  // called after fork(2) in a process with threads. Best effort.
+  void Put() const;
+
+  // False if the process is gone or may not be looked at. If this process's own limit leaves no room for a
+  // mark, every process counts as marked.
+  bool IsOn(pid_t pid) const;
+
+ private:
+  DescentMark();
+  rlim_t mark_ = 0;  // 0: none
+};
+
+}  // namespace trainctl::launcher

@@ -1,0 +1,87 @@
+#include "run/folder_trust.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace trainctl::run {
+namespace {
+
+constexpr size_t kMaxEntryBytes = 64 << 10;  // of a user or a group, with its members
+
+// "user 1000 (alice)"
+std::string NameOfUser(uid_t user) {
+  passwd entry;
+  passwd* found = nullptr;
+  std::string buffer(kMaxEntryBytes, '\0');
+  const bool is_known =
+      ::getpwuid_r(user, &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr;
+  return absl::StrCat("user ", user, is_known ? absl::StrCat(" (", entry.pw_name, ")") : "");
+}
+
+// Of this user alone: called like it, and without other members.
+bool IsPrivateGroup(gid_t group) {
+  std::string user_buffer(kMaxEntryBytes, '\0'), group_buffer(kMaxEntryBytes, '\0');
+  passwd user;
+  passwd* found_user = nullptr;
+  struct group entry;
+  struct group* found_group = nullptr;
+  if (::getpwuid_r(::geteuid(), &user, user_buffer.data(), user_buffer.size(), &found_user) != 0 ||
+      ::getgrgid_r(group, &entry, group_buffer.data(), group_buffer.size(), &found_group) != 0 ||
+      found_user == nullptr || found_group == nullptr) {
+    return false;
+  }
+  const std::string name = user.pw_name;
+  for (char** member = entry.gr_mem; *member != nullptr; ++member) {
+    if (name != *member) return false;
+  }
+  return name == entry.gr_name;
+}
+
+// Who owns a file that this process creates there; none if it cannot.
+std::optional<uid_t> OwnerOfNewFiles(const std::string& folder) {
+  std::string path = folder + "/.trainctl-owner-XXXXXX";
+  const int fd = ::mkostemp(path.data(), O_CLOEXEC);
+  if (fd < 0) return std::nullopt;
+  struct stat info;
+  const bool is_known = ::fstat(fd, &info) == 0;
+  ::unlink(path.c_str());
+  ::close(fd);
+  return is_known ? std::optional<uid_t>(info.st_uid) : std::nullopt;
+}
+
+absl::Status Check(const std::string& path, const std::string& folder) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0) return absl::OkStatus();  // whoever needs it reports why
+  std::string who;
+  if (info.st_uid != ::geteuid() && info.st_uid != 0 && OwnerOfNewFiles(folder) != info.st_uid) {
+    who = absl::StrCat("belongs to ", NameOfUser(info.st_uid));
+  } else if ((info.st_mode & S_IWOTH) != 0) {
+    who = "can be changed by every user";
+  } else if ((info.st_mode & S_IWGRP) != 0 && !IsPrivateGroup(info.st_gid)) {
+    who = absl::StrCat("can be changed by group ", info.st_gid);
+  }
+  if (who.empty()) return absl::OkStatus();
+  return UsageError(
+      absl::StrCat(path, " ", who, ", and this is ", NameOfUser(::geteuid()),
+                   ": whoever can change a run folder decides what its launch executes. Take "
+                   "their access away, copy the run, or, if you trust them, add --trust-folder"));
+}
+
+}  // namespace
+
+absl::Status CheckFolderIsTrusted(const std::string& folder) {
+  TRAINCTL_RETURN_IF_ERROR(Check(folder, folder));
+  return Check(folder + "/recipe.json", folder);
+}
+
+}  // namespace trainctl::run
