@@ -228,7 +228,8 @@ absl::StatusOr<ExitCode> RunWorkers(run::RunFolder& run, const recipe::Recipe& r
   };
   TRAINCTL_ASSIGN_OR_RETURN(const run::RunState before, run.ReadState());
   if (options.stop_after >= 0) job.worker_args = {"--stop-after", absl::StrCat(options.stop_after)};
-  job.observer = IsDetached() ? MakeDetachedConsole(run) : MakeJobConsole(output.stderr_terminal);
+  job.observer = IsDetached() ? MakeDetachedConsole(run, recipe.launch.log_limit_bytes)
+                              : MakeJobConsole(output.stderr_terminal);
   const absl::StatusOr<launcher::JobOutcome> ended = launcher::RunJob(job);
   job.observer.reset();
   // Whatever the workers made of it: what they wrote since is not where it should be.

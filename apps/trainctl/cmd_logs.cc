@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -22,8 +23,8 @@ namespace {
 
 constexpr auto kFollowInterval = std::chrono::milliseconds(200);
 
-// One rank's log, read to its present end as often as wanted. Alone it is copied byte by byte;
-// among others its lines are prefixed.
+// One rank's log, read to its present end as often as wanted, with the older part before it. Alone it is
+// copied byte by byte; among others its lines are prefixed.
 class LogReader {
  public:
   LogReader(int rank, std::string path, bool prefix) : rank_(rank), path_(std::move(path)), prefix_(prefix) {}
@@ -38,11 +39,44 @@ class LogReader {
   }
 
   absl::Status CopyNew() {
-    if (fd_ < 0) fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd_ < 0) return ErrnoError("open the log", path_, errno);
+    if (fd_ < 0) {
+      fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+      if (fd_ < 0) return ErrnoError("open the log", path_, errno);
+      // Opened after the other one: if that was renamed in between, it is this.
+      const int older = ::open(launcher::WorkerLog::OlderPath(path_).c_str(), O_RDONLY | O_CLOEXEC);
+      const absl::Status status = older >= 0 && !AreOneFile(older, fd_) ? Copy(older) : absl::OkStatus();
+      if (older >= 0) ::close(older);
+      TRAINCTL_RETURN_IF_ERROR(status);
+    }
+    TRAINCTL_RETURN_IF_ERROR(Copy(fd_));
+    const int next = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+    if (next < 0) return absl::OkStatus();  // it is being renamed
+    if (AreOneFile(next, fd_)) {
+      ::close(next);
+      return absl::OkStatus();
+    }
+    // It was renamed and begun again: what was written to it since the last read comes first.
+    TRAINCTL_RETURN_IF_ERROR(Copy(fd_));
+    ::close(std::exchange(fd_, next));
+    return Copy(fd_);
+  }
+
+  void Finish() {
+    splitter_.Flush([&](absl::string_view line) { PrintLine(line); });
+  }
+
+ private:
+  static bool AreOneFile(int a, int b) {
+    struct stat of_a, of_b;
+    return ::fstat(a, &of_a) == 0 && ::fstat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
+           of_a.st_ino == of_b.st_ino;
+  }
+
+  // From where the descriptor is to the end.
+  absl::Status Copy(int fd) {
     char buffer[64 << 10];
     ssize_t count;
-    while ((count = ::read(fd_, buffer, sizeof(buffer))) > 0) {
+    while ((count = ::read(fd, buffer, sizeof(buffer))) > 0) {
       const absl::string_view bytes(buffer, static_cast<size_t>(count));
       if (prefix_) {
         splitter_.Add(bytes, [&](absl::string_view line) { PrintLine(line); });
@@ -53,11 +87,6 @@ class LogReader {
     return count < 0 ? ErrnoError("read the log", path_, errno) : absl::OkStatus();
   }
 
-  void Finish() {
-    splitter_.Flush([&](absl::string_view line) { PrintLine(line); });
-  }
-
- private:
   void PrintLine(absl::string_view line) const {
     std::printf("[rank %d] %.*s\n", rank_, static_cast<int>(line.size()), line.data());
   }

@@ -26,6 +26,7 @@
 #include "base/subprocess.h"
 #include "launcher/printable_text.h"
 #include "launcher/signal_pipe.h"
+#include "launcher/worker_log.h"
 
 namespace trainctl::cli {
 namespace {
@@ -123,11 +124,15 @@ std::string WaitForFirstStep(Subprocess& process, launcher::SignalPipe& signals,
   return run_path;
 }
 
-// Reports once, with the first line of a step; from then on stdout and stderr are the launcher's log.
+// Reports once, with the first line of a step; from then on stdout and stderr are the launcher's log, which
+// is limited as a worker's is.
 class DetachedConsole : public launcher::JobObserver {
  public:
-  DetachedConsole(std::string run_path, std::string log_path, int report_fd)
-      : run_path_(std::move(run_path)), log_path_(std::move(log_path)), report_fd_(report_fd) {}
+  DetachedConsole(std::string run_path, std::string log_path, int64_t log_limit_bytes, int report_fd)
+      : run_path_(std::move(run_path)),
+        log_path_(std::move(log_path)),
+        log_limit_bytes_(log_limit_bytes),
+        report_fd_(report_fd) {}
   ~DetachedConsole() override {
     if (report_fd_ >= 0) close(report_fd_);
   }
@@ -135,23 +140,39 @@ class DetachedConsole : public launcher::JobObserver {
   void OnWorkerLine(const launcher::WorkerLine& line) override {
     lines_.OnWorkerLine(line);
     if (report_fd_ >= 0 && line.rank == 0 && absl::StartsWith(line.text, "step ")) Leave();
+    LimitLog();
   }
-  void OnMessage(absl::string_view line) override { lines_.OnMessage(line); }
+  void OnMessage(absl::string_view line) override {
+    lines_.OnMessage(line);
+    LimitLog();
+  }
 
  private:
+  void LimitLog() {
+    struct stat info;
+    if (report_fd_ >= 0 || fstat(STDERR_FILENO, &info) != 0 || info.st_size < log_limit_bytes_) return;
+    (void)std::rename(log_path_.c_str(), launcher::WorkerLog::OlderPath(log_path_).c_str());
+    BeginLog();
+  }
+
   void Leave() {
-    const int log = open(log_path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0644);
-    if (log < 0) lines_.OnMessage(absl::StrCat("no ", log_path_, ": what follows is not kept"));
-    const int target = log >= 0 ? log : open("/dev/null", O_WRONLY | O_CLOEXEC);
-    for (int fd : {STDOUT_FILENO, STDERR_FILENO}) dup2(target, fd);
-    close(target);
+    BeginLog();
     const std::string word = run_path_ + "\n";
     (void)!write(report_fd_, word.data(), word.size());
     close(report_fd_);
     report_fd_ = -1;
   }
 
+  void BeginLog() {
+    const int log = open(log_path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (log < 0) lines_.OnMessage(absl::StrCat("no ", log_path_, ": what follows is not kept"));
+    const int target = log >= 0 ? log : open("/dev/null", O_WRONLY | O_CLOEXEC);
+    for (int fd : {STDOUT_FILENO, STDERR_FILENO}) dup2(target, fd);
+    close(target);
+  }
+
   const std::string run_path_, log_path_;
+  const int64_t log_limit_bytes_;
   int report_fd_;
   launcher::FdObserver lines_{STDERR_FILENO};
 };
@@ -200,9 +221,11 @@ absl::StatusOr<ExitCode> RunDetached(const Output& output) {
   return ExitCode::kOk;
 }
 
-std::shared_ptr<launcher::JobObserver> MakeDetachedConsole(const run::RunFolder& run) {
+std::shared_ptr<launcher::JobObserver> MakeDetachedConsole(const run::RunFolder& run,
+                                                           int64_t log_limit_bytes) {
   (void)MakeDirs(run.logs_path());
-  return std::make_shared<DetachedConsole>(run.path(), run.logs_path() + "/launcher.log", g_report_fd);
+  return std::make_shared<DetachedConsole>(run.path(), run.logs_path() + "/launcher.log", log_limit_bytes,
+                                           g_report_fd);
 }
 
 }  // namespace trainctl::cli

@@ -26,7 +26,9 @@ bool IsDetached();
 // before, its exit code. The signals of launcher/signal_pipe.h are passed on to it until then.
 absl::StatusOr<ExitCode> RunDetached(const Output& output);
 
-// Of the detached process: shows the job and tells the other process when the first step is done.
-std::shared_ptr<launcher::JobObserver> MakeDetachedConsole(const run::RunFolder& run);
+// Of the detached process: shows the job and tells the other process when the first step is done. Its log is
+// limited as a worker's is (WorkerLog::Open).
+std::shared_ptr<launcher::JobObserver> MakeDetachedConsole(const run::RunFolder& run,
+                                                           int64_t log_limit_bytes);
 
 }  // namespace trainctl::cli

@@ -79,6 +79,7 @@ absl::StatusOr<launcher::JobOptions> PlannedJob(run::RunFolder& run, const recip
   job.node_needs.run_files = HashRunFiles(run.path());
   job.max_restarts = recipe.launch.max_restarts;
   job.detect_timeout = recipe.launch.detect_timeout;
+  job.log_limit_bytes = recipe.launch.log_limit_bytes;
   job.stop_timeout = recipe.launch.stop_timeout;
   job.hang_timeout = recipe.launch.hang_timeout;
   job.collective_timeout = recipe.launch.collective_timeout;

@@ -132,6 +132,7 @@ class AgentRunner {
     start.node = options_.node;
     start.program = options_.worker_program;
     start.args = setup.worker_args;
+    start.log_limit_bytes = setup.log_limit_bytes;
     start.address = address;
     const auto timeouts = rendezvous::Timeouts::FromDetect(setup.detect_timeout);
     start.owner.silent_after = timeouts.keeper;

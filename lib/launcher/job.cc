@@ -93,6 +93,7 @@ absl::StatusOr<rendezvous::NetworkOptions> NetworkOf(const JobOptions& options, 
   setup.stop_timeout = options.stop_timeout;
   setup.heartbeat_interval = rendezvous::Timeouts::FromDetect(options.detect_timeout).heartbeat_interval;
   setup.detect_timeout = options.detect_timeout;
+  setup.log_limit_bytes = options.log_limit_bytes;
   setup.coordinator_timeout = remote.coordinator_timeout;
   setup.interface = remote.interface;
   return network;
@@ -155,6 +156,7 @@ absl::StatusOr<JobRunner::LocalNode> LocalNodeOf(const JobOptions& options, cons
   local.start.args = options.worker_args;
   local.start.env = WorkerEnvironment(options.env);
   local.start.socket_path = socket_path;
+  local.start.log_limit_bytes = options.log_limit_bytes;
   local.start.admit = [&service](const rendezvous::Slot& slot) { return service.AdmitWorker(slot); };
   // The folder is one only where the path was too long for the run's own, which is not empty.
   local.start.owner.leftovers = {socket_path, socket_path.substr(0, socket_path.rfind('/'))};

@@ -79,6 +79,8 @@ struct JobOptions {
   absl::Duration hang_timeout = absl::Minutes(10);
   absl::Duration collective_timeout = absl::Minutes(10);
 
+  int64_t log_limit_bytes = int64_t{256} << 20;  // of a worker's log (WorkerLog::Open)
+
   absl::Duration disk_patience = absl::Seconds(10);  // with a disk that stands still, at the end
 
   std::shared_ptr<JobObserver> observer;  // may be null

@@ -1,23 +1,28 @@
 #include "launcher/worker_log.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <deque>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "base/status.h"
+#include "base/units.h"
 #include "launcher/printable_text.h"
 
 namespace trainctl::launcher {
 namespace {
 
 constexpr size_t kTailBytes = 64 << 10;
-constexpr size_t kMaxWaitingBytes = 64 << 20;  // of one worker
+constexpr size_t kMaxWaitingBytes = 64 << 20;   // of one worker
+constexpr int64_t kMaxOverhangBytes = 1 << 20;  // of a line beyond the limit
 
 }  // namespace
 
@@ -55,20 +60,55 @@ void LineSplitter::Emit(const Sink& sink) {
   pending_.clear();
 }
 
-// Used by the queue's thread, but for what waits.
+// Used by the queue's thread, except for waiting_bytes.
 struct WorkerLog::File {
-  File(std::string path, int fd) : path(std::move(path)), fd(fd) {}
-  ~File() { ::close(fd); }
+  File(std::string path, int fd, int64_t size_bytes, int64_t limit_bytes)
+      : path(std::move(path)),
+        fd(fd),
+        size_bytes(size_bytes),
+        limit_bytes(limit_bytes > 0 ? limit_bytes : std::numeric_limits<int64_t>::max() / 2) {}
+  ~File() {
+    if (fd >= 0) ::close(fd);
+  }
 
   absl::Status Write(absl::string_view bytes) {
     waiting_bytes -= bytes.size();
+    // Up to the end of the line with which the limit is reached.
+    const auto room = static_cast<size_t>(std::max<int64_t>(limit_bytes - size_bytes, 1));
+    const size_t newline = bytes.size() < room ? absl::string_view::npos : bytes.find('\n', room - 1);
+    const size_t before = newline != absl::string_view::npos ? newline + 1 : bytes.size();
+    absl::Status status = Append(bytes.substr(0, before));
+    const bool is_full = newline != absl::string_view::npos || size_bytes >= limit_bytes + kMaxOverhangBytes;
+    if (!status.ok() || !is_full) return status;
+    status = BeginAgain();
+    const absl::Status rest = Append(bytes.substr(before));
+    return status.ok() ? rest : status;
+  }
+
+  absl::Status Append(absl::string_view bytes) {
+    if (fd < 0) return absl::OkStatus();  // it could not be begun again
     while (!bytes.empty()) {
       const ssize_t written = ::write(fd, bytes.data(), bytes.size());
       if (written < 0 && errno == EINTR) continue;
       if (written < 0) return Once(ErrnoError("write the log", path, errno));
+      size_bytes += written;
       bytes.remove_prefix(static_cast<size_t>(written));
     }
     return absl::OkStatus();
+  }
+
+  absl::Status BeginAgain() {
+    const std::string older = OlderPath(path);
+    const bool replaces = PathExists(older);
+    if (::rename(path.c_str(), older.c_str()) != 0) return Once(ErrnoError("rename the log", path, errno));
+    ::close(fd);
+    size_bytes = 0;
+    fd = OpenNewFile(path, O_WRONLY | O_APPEND);
+    if (fd < 0) return Once(ErrnoError("open the log", path, errno));
+    if (!replaces || std::exchange(is_loss_said, true)) return absl::OkStatus();
+    return EnvironmentError(absl::StrCat(path, " has grown beyond ", FormatBytes(limit_bytes),
+                                         " again: the oldest part of this log is removed each time "
+                                         "(launch.log_limit)"));
   }
 
   absl::Status Once(const absl::Status& error) {
@@ -77,16 +117,22 @@ struct WorkerLog::File {
   }
 
   const std::string path;
-  const int fd;
+  int fd;  // -1: lost
+  int64_t size_bytes;
+  const int64_t limit_bytes;
   bool is_said = false;
+  bool is_loss_said = false;
   std::atomic<size_t> waiting_bytes{0};
 };
 
-absl::StatusOr<WorkerLog> WorkerLog::Open(const std::string& path, DiskQueue& disk) {
+absl::StatusOr<WorkerLog> WorkerLog::Open(const std::string& path, int64_t limit_bytes, DiskQueue& disk) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0644);
-  if (fd < 0) return ErrnoError("open the log", path, errno);
-  return WorkerLog(std::make_shared<File>(path, fd), disk);
+  struct stat info;
+  if (fd < 0 || ::fstat(fd, &info) != 0) return ErrnoError("open the log", path, errno);
+  return WorkerLog(std::make_shared<File>(path, fd, info.st_size, limit_bytes), disk);
 }
+
+std::string WorkerLog::OlderPath(const std::string& path) { return path + ".1"; }
 
 void WorkerLog::Add(absl::string_view bytes, const LineSplitter::Sink& sink) {
   const bool fits = file_->waiting_bytes + bytes.size() <= kMaxWaitingBytes;

@@ -33,8 +33,11 @@ class LineSplitter {
 
 class WorkerLog {
  public:
-  // Appends to the file, by way of `disk`: it holds all attempts of the rank.
-  static absl::StatusOr<WorkerLog> Open(const std::string& path, DiskQueue& disk);
+  // Appends to the file, by way of `disk`: it holds all attempts of the rank. At the end of the line with
+  // which it has `limit_bytes` or more, it is renamed to OlderPath and begun again; an older one of that name
+  // is removed, and an error of the queue says so once. 0: no limit.
+  static absl::StatusOr<WorkerLog> Open(const std::string& path, int64_t limit_bytes, DiskQueue& disk);
+  static std::string OlderPath(const std::string& path);  // "rank-00000.log.1"
 
   // Never fails, never waits: when the file cannot be written (disk full) or the disk does not keep up, an
   // error of the queue says so once, and the bytes still reach the sink.

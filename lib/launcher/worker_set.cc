@@ -61,7 +61,8 @@ absl::StatusOr<WorkerSet> WorkerSet::Start(const WorkerStart& start, const rende
     const int rank = spawn.first_rank + static_cast<int>(workers.size());
     TRAINCTL_ASSIGN_OR_RETURN(const std::string token_path, start.admit(slot));
     owner.leftovers.insert(owner.leftovers.begin(), token_path);  // before the folder that it is in
-    TRAINCTL_ASSIGN_OR_RETURN(WorkerLog log, WorkerLog::Open(start.run->log_path(rank), disk));
+    TRAINCTL_ASSIGN_OR_RETURN(WorkerLog log,
+                              WorkerLog::Open(start.run->log_path(rank), start.log_limit_bytes, disk));
     TRAINCTL_ASSIGN_OR_RETURN(ProgressBoard board, ProgressBoard::Create());
     // The child's end blocks, ours does not.
     int output[2];

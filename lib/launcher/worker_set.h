@@ -32,6 +32,7 @@ struct WorkerStart {
   std::vector<std::string> args;  // after the flags of the worker contract
   std::vector<std::string> env;   // without the names that are set per worker
   std::string socket_path;        // of the agent
+  int64_t log_limit_bytes = 0;    // of a worker's log (WorkerLog::Open)
   // Lets a worker in there; returns the file with its token.
   std::function<absl::StatusOr<std::string>(const rendezvous::Slot& slot)> admit;
   std::string address = std::string(kLoopback);  // on which workers reach each other

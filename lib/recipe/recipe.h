@@ -160,6 +160,7 @@ struct LaunchConfig {
   absl::Duration stop_timeout = absl::Seconds(30);  // from the stop signal to SIGKILL
   absl::Duration collective_timeout = absl::Minutes(10);
   absl::Duration hang_timeout = absl::Minutes(10);
+  int64_t log_limit_bytes = int64_t{256} << 20;
   std::map<std::string, std::string> env;
   std::vector<std::string> pass_env;  // names; their values are the caller's and are not stored
 };

@@ -935,6 +935,15 @@ void AddRest(Builder& b) {
       .Range(1, 86400)
       .Free();
   b.Add(
+       "launch.log_limit",
+       "Size at which the log of a worker is renamed to `rank-NNNNN.log.1` and begun again. The former file "
+       "of "
+       "that name is removed, so that a worker's logs take twice this size at most.",
+       [](Recipe & r, size_t) -> auto& { return r.launch.log_limit_bytes; })
+      .OfKind(Kind::kBytes)
+      .Range(64 << 10, kMaxCount)
+      .Free();
+  b.Add(
        "launch.coordinator_timeout",
        "How long other machines keep their workers running without hearing from the launcher; at least twice "
        "launch.detect_timeout.",

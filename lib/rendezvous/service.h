@@ -27,6 +27,7 @@ struct NodeSetup {
   absl::Duration stop_timeout;
   absl::Duration heartbeat_interval;
   absl::Duration detect_timeout;
+  int64_t log_limit_bytes = 0;         // of a worker's log
   absl::Duration coordinator_timeout;  // an agent that hears nothing for so long ends its workers
   std::string interface;               // an interface, an address, or "auto": the route to the coordinator
 };

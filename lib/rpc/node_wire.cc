@@ -278,6 +278,7 @@ v1::Setup ToWire(const rendezvous::NodeSetup& setup) {
   message.set_stop_timeout_ms(absl::ToInt64Milliseconds(setup.stop_timeout));
   message.set_heartbeat_interval_ms(absl::ToInt64Milliseconds(setup.heartbeat_interval));
   message.set_detect_timeout_ms(absl::ToInt64Milliseconds(setup.detect_timeout));
+  message.set_log_limit_bytes(setup.log_limit_bytes);
   message.set_coordinator_timeout_ms(absl::ToInt64Milliseconds(setup.coordinator_timeout));
   message.set_interface(setup.interface);
   return message;
@@ -294,6 +295,7 @@ rendezvous::NodeSetup FromWire(const v1::Setup& message) {
   setup.stop_timeout = Ms(message.stop_timeout_ms());
   setup.heartbeat_interval = Ms(std::max<int64_t>(message.heartbeat_interval_ms(), 10));
   setup.detect_timeout = Ms(std::max<int64_t>(message.detect_timeout_ms(), 100));
+  setup.log_limit_bytes = message.log_limit_bytes();
   setup.coordinator_timeout = Ms(message.coordinator_timeout_ms());
   setup.interface = message.interface();
   return setup;

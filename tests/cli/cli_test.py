@@ -350,6 +350,28 @@ def a_run_folder_of_somebody_else(c):
 
 
 @case
+def logs_that_have_reached_their_limit(c):
+    job = c.start("launch", "recipe.toml", "--run-dir", "run", "--set", "train.steps=100000")
+    for line in job.stdout:
+        if re.search(r"step \d+/", line):
+            break
+    log = c.dir + "/run/logs/rank-00000.log"
+    follower = c.start("logs", "run", "--rank", "0", "--follow")
+    follower.stdout.readline()
+    # As the launcher does it; it goes on with the file that it has open.
+    os.rename(log, log + ".1")
+    with open(log, "w") as file:
+        file.write("after the limit\n")
+    assert any(line == "after the limit\n" for line in follower.stdout)
+    c.expect(c.run("stop", "--now", "run"), 0)
+    job.communicate()
+    follower.communicate()
+    result = c.run("logs", "run", "--rank", "0")
+    c.expect(result, 0, "after the limit")
+    assert result.stdout.index("step ") < result.stdout.index("after the limit")
+
+
+@case
 def two_launches_on_one_folder(c):
     first = c.start("launch", "recipe.toml", "--run-dir", "run", "--set", "train.steps=100000")
     try:

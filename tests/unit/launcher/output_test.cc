@@ -77,6 +77,8 @@ TEST(PrintableTextTest, AnythingAtAllBecomesPrintable) {
   }
 }
 
+constexpr int64_t kNoLimit = 0;
+
 class WorkerLogTest : public testing::Test {
  protected:
   WorkerLogTest() {
@@ -94,18 +96,45 @@ class WorkerLogTest : public testing::Test {
 TEST_F(WorkerLogTest, TheTailIsOfThisAttemptOnly) {
   const auto ignore = [](absl::string_view line) {};
   {
-    auto log = WorkerLog::Open(path_, disk_);
+    auto log = WorkerLog::Open(path_, kNoLimit, disk_);
     log->Add("earlier\n", ignore);
   }
-  auto log = WorkerLog::Open(path_, disk_);
+  auto log = WorkerLog::Open(path_, kNoLimit, disk_);
   EXPECT_EQ(log->Tail(20), "");
   for (int i = 0; i < 100'000; ++i) log->Add(absl::StrCat("line ", i, "\n"), ignore);
   log->Add("no newline", ignore);
   EXPECT_EQ(log->Tail(3), "line 99998\nline 99999\nno newline\n");
 }
 
+TEST_F(WorkerLogTest, ALogThatReachesItsLimitIsBegunAgainAtTheEndOfALine) {
+  const auto ignore = [](absl::string_view line) {};
+  const std::string older = WorkerLog::OlderPath(path_);
+  auto log = WorkerLog::Open(path_, 10, disk_);
+  for (const char* piece : {"first", " line\nsec", "ond line\n", "third\n"}) log->Add(piece, ignore);
+  ASSERT_TRUE(disk_.Wait(absl::Seconds(60)));
+  EXPECT_EQ(*ReadFile(older), "second line\n");
+  EXPECT_EQ(*ReadFile(path_), "third\n");
+  const std::vector<absl::Status> errors = disk_.TakeErrors();
+  ASSERT_EQ(errors.size(), 1u) << "a line was lost";
+  EXPECT_THAT(std::string(errors[0].message()), HasSubstr("launch.log_limit"));
+  // Another attempt, which continues the file.
+  log = WorkerLog::Open(path_, 10, disk_);
+  log->Add("and\n", ignore);
+  log->Add("more\n", ignore);
+  ASSERT_TRUE(disk_.Wait(absl::Seconds(60)));
+  EXPECT_EQ(*ReadFile(older), "third\nand\n");
+  EXPECT_EQ(*ReadFile(path_), "more\n");
+}
+
+TEST_F(WorkerLogTest, ALineWithoutAnEndIsCutBeyondTheLimit) {
+  auto log = WorkerLog::Open(path_, 10, disk_);
+  for (int i = 0; i < 10; ++i) log->Add(std::string(1 << 20, 'x'), [](absl::string_view line) {});
+  ASSERT_TRUE(disk_.Wait(absl::Seconds(60)));
+  EXPECT_LE(*FileBytes(WorkerLog::OlderPath(path_)) + *FileBytes(path_), 4 << 20);
+}
+
 TEST_F(WorkerLogTest, AFullDiskIsSaidAndTheLinesStillCome) {
-  auto log = WorkerLog::Open("/dev/full", disk_);
+  auto log = WorkerLog::Open("/dev/full", kNoLimit, disk_);
   ASSERT_TRUE(log.ok());
   std::string seen;
   log->Add("hello\n", [&](absl::string_view line) { absl::StrAppend(&seen, line); });
@@ -122,7 +151,7 @@ TEST_F(WorkerLogTest, AFullDiskIsSaidAndTheLinesStillCome) {
 TEST_F(WorkerLogTest, ADiskThatStandsStillHoldsNobodyUp) {
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
   const int reader = ::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  auto log = WorkerLog::Open(path_, disk_);
+  auto log = WorkerLog::Open(path_, kNoLimit, disk_);
   ASSERT_TRUE(log.ok()) << log.status();
   const std::string piece(1 << 20, 'x');
   std::string seen;

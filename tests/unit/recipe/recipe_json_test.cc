@@ -89,6 +89,7 @@ const std::vector<std::string>& ManySets() {
       "launch.max_restarts=5",
       "launch.detect_timeout=2.5s",
       "launch.stop_timeout=1m",
+      "launch.log_limit=1MB",
       "launch.hang_timeout=20m",
       "launch.collective_timeout=20m",
       "launch.env={B='2', A='\"1\"'}",
