@@ -13,13 +13,10 @@ grpc::Status AdminService::Check(const grpc::ServerContextBase& context, const c
   const std::optional<Identity> caller = PeerIdentity(context, job_);
   if (!caller) {
     refusals_->Add(RefusalLog::Kind::kCall,
-                   "a call to the agents' port was refused: its caller has no certificate of this job");
+                   "a call to the admin port was refused: its caller has no certificate of this job");
     return {grpc::StatusCode::UNAUTHENTICATED, "only who has a certificate of this job may call"};
   }
-  if (MayAdminister(caller->role, changes)) {
-    handler_->OnKnownCaller(context);
-    return CheckFolder(context, folder_);
-  }
+  if (MayAdminister(caller->role, changes)) return CheckFolder(context, folder_);
   const std::string why = WhyMayNot(caller->role, changes != nullptr ? changes : "ask this");
   refusals_->Add(RefusalLog::Kind::kRole, absl::StrCat("a call of ", caller->name, " was refused: ", why));
   return {grpc::StatusCode::PERMISSION_DENIED, why};

@@ -24,8 +24,6 @@ class AdminService : public v1::Admin::CallbackService {
   class Handler {
    public:
     virtual ~Handler() = default;
-    // The caller may do something here. Comes before any of the others.
-    virtual void OnKnownCaller(const grpc::ServerContextBase& context) = 0;
     virtual grpc::ServerUnaryReactor* OnAdminStatus(grpc::CallbackServerContext* context,
                                                     v1::StatusReply* reply) = 0;
     virtual grpc::ServerUnaryReactor* OnAdminStop(grpc::CallbackServerContext* context,

@@ -1,7 +1,5 @@
 #include "rpc/agent_hub.h"
 
-#include <grpcpp/server_builder.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -11,7 +9,6 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "base/names.h"
 #include "base/status.h"
@@ -35,7 +32,7 @@ AgentHub::AgentHub(Launch launch, const rendezvous::NetworkOptions& options,
 
 AgentHub::~AgentHub() = default;
 
-absl::Status AgentHub::Start(grpc::Service* also) {
+absl::Status AgentHub::Start() {
   if (options_.secret_path.empty()) {
     TRAINCTL_ASSIGN_OR_RETURN(authority_, JobAuthority::Create(launch_.job, clock_));
   } else {
@@ -46,40 +43,23 @@ absl::Status AgentHub::Start(grpc::Service* also) {
   TRAINCTL_ASSIGN_OR_RETURN(const Credential own,
                             authority_->Issue({Role::kCoordinator, "launch"}, options_.addresses));
   TRAINCTL_ASSIGN_OR_RETURN(bootstrap_, authority_->Issue({Role::kBootstrap, "agent"}));
-  TRAINCTL_ASSIGN_OR_RETURN(const auto credentials, MakeServerCredentials(own));
-  TRAINCTL_ASSIGN_OR_RETURN(gate_, ConnectionGate::Listen(options_.addresses, options_.port,
-                                                          ConnectionGate::LimitsOfPort(), refusals_));
-  grpc::ServerBuilder builder;
-  SetServerLimits(builder);
-  auto acceptor = builder.experimental().AddExternalConnectionAcceptor(
-      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
-  builder.RegisterService(this);
-  if (also != nullptr) builder.RegisterService(also);
-  server_ = builder.BuildAndStart();
-  if (server_ != nullptr && !gate_->endpoints().empty()) {
-    gate_->Open(std::move(acceptor));
-    return absl::OkStatus();
-  }
-  return EnvironmentError(absl::StrCat(
-      "cannot listen for the nodes' agents on ", absl::StrJoin(options_.addresses, ", "),
-      options_.port == 0 ? "" : absl::StrCat(", port ", options_.port), "; launch.interface names another"));
-}
-
-absl::StatusOr<LauncherAccess> AgentHub::MakeAccess(Role role) const {
-  TRAINCTL_ASSIGN_OR_RETURN(Credential credential, authority_->Issue({role, std::string(RoleName(role))}));
-  return LauncherAccess{launch_.job, gate_->endpoints(), std::move(credential)};
+  // No limit for what the connections share: it would end the streams of honest agents for a large message of
+  // another one (docs/design/security.md).
+  TRAINCTL_ASSIGN_OR_RETURN(server_, TlsServer::Start({.addresses = options_.addresses,
+                                                       .port = options_.port,
+                                                       .what = "the agents' port",
+                                                       .max_message_bytes = kMaxMessageBytes},
+                                                      own, this, refusals_));
+  return absl::OkStatus();
 }
 
 void AgentHub::Shutdown(absl::Duration patience) {
-  if (gate_ != nullptr) gate_->Close();  // calls that are under way still need it
-  if (server_ == nullptr) return;
-  server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(patience));
-  server_->Wait();
+  if (server_ != nullptr) server_->Shutdown(patience);
 }
 
 absl::StatusOr<std::string> AgentHub::Invite(const std::string& node) {
   Invitation invitation{
-      .job = launch_.job, .node = node, .endpoints = gate_->endpoints(), .bootstrap = bootstrap_};
+      .job = launch_.job, .node = node, .endpoints = server_->endpoints(), .bootstrap = bootstrap_};
   TRAINCTL_ASSIGN_OR_RETURN(invitation.token, authority_->MakeToken(node));
   return FormatInvitation(invitation);
 }
@@ -185,12 +165,10 @@ bool AgentHub::IsCurrent(const AgentSession* session) {
 
 // ---- the service --------------------------------------------------------------------------------
 
-void AgentHub::Welcome(const grpc::ServerContextBase& context) { gate_->Welcome(context.peer()); }
-
 std::string AgentHub::CallerNode(const grpc::ServerContextBase& context) {
   const std::optional<Identity> caller = PeerIdentity(context, launch_.job);
   if (caller && caller->role == Role::kAgent && absl::c_linear_search(options_.nodes, caller->name)) {
-    Welcome(context);
+    server_->Welcome(context);
     return caller->name;
   }
   refusals_->Add(RefusalLog::Kind::kCall,
@@ -210,7 +188,7 @@ grpc::ServerUnaryReactor* AgentHub::Enroll(grpc::CallbackServerContext* context,
                    absl::StrCat("an agent was refused: ", certificate.status().message()));
     return FinishNow(context, ToGrpc(certificate.status()));
   }
-  Welcome(*context);
+  server_->Welcome(*context);
   reply->set_certificate(*certificate);
   std::lock_guard lock(mutex_);
   const int64_t next = static_cast<int64_t>(incarnations_.size()) + 1;

@@ -3,7 +3,6 @@
 // connection and come back. Thread safe; never calls its handler with a lock held that a call to it needs.
 #pragma once
 
-#include <grpcpp/server.h>
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
@@ -20,13 +19,12 @@
 #include "base/clock.h"
 #include "proto/trainctl.grpc.pb.h"
 #include "rendezvous/service.h"
-#include "rpc/access_file.h"
 #include "rpc/agent_session.h"
-#include "rpc/connection_gate.h"
 #include "rpc/grpc_log.h"
 #include "rpc/header.h"
 #include "rpc/job_authority.h"
 #include "rpc/store_service.h"
+#include "rpc/tls_server.h"
 
 namespace trainctl::rpc {
 
@@ -51,11 +49,8 @@ class AgentHub : public v1::Agents::CallbackService, private AgentStream::Handle
            const Clock& clock, RefusalLog* refusals, Handler* handler);
   ~AgentHub() override;
 
-  // Listens on the port, or a free one, of each address, and serves `also` there (may be null; outlives the
-  // hub). EnvironmentError when it cannot.
-  absl::Status Start(grpc::Service* also);
-  // For whoever comes from another machine in this role.
-  absl::StatusOr<LauncherAccess> MakeAccess(Role role) const;
+  // Listens on the port, or a free one, of each address. EnvironmentError if it cannot.
+  absl::Status Start();
   // Ends all streams and calls, within `patience`; nothing is served afterwards.
   void Shutdown(absl::Duration patience);
 
@@ -72,8 +67,6 @@ class AgentHub : public v1::Agents::CallbackService, private AgentStream::Handle
   bool IsAway(const std::string& node);
   // Loses the agents that have been silent or away for too long.
   void LoseSilent();
-  // The limits for strangers no longer apply to the connection of this call: its caller is known.
-  void Welcome(const grpc::ServerContextBase& context);
 
   grpc::ServerUnaryReactor* Enroll(grpc::CallbackServerContext* context, const v1::EnrollRequest* request,
                                    v1::EnrollReply* reply) override;
@@ -107,8 +100,7 @@ class AgentHub : public v1::Agents::CallbackService, private AgentStream::Handle
   const HandshakeWatch handshakes_{refusals_};
   std::unique_ptr<JobAuthority> authority_;
   Credential bootstrap_;  // in every invitation
-  std::unique_ptr<ConnectionGate> gate_;
-  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<TlsServer> server_;
 
   std::mutex mutex_;
   std::map<std::string, int64_t> incarnations_;                    // of agents, by certificate

@@ -134,8 +134,9 @@ ConnectionGate::Limits ConnectionGate::LimitsOfPort() {
 ConnectionGate::Limits ConnectionGate::LimitsOfSocket() { return {.first_kept_fd = KeptDescriptors(1)}; }
 
 absl::StatusOr<std::unique_ptr<ConnectionGate>> ConnectionGate::Listen(
-    absl::Span<const std::string> addresses, int wanted_port, const Limits& limits, RefusalLog* refusals) {
-  auto gate = std::unique_ptr<ConnectionGate>(new ConnectionGate(limits, refusals, "the agents' port"));
+    absl::Span<const std::string> addresses, int wanted_port, std::string what, const Limits& limits,
+    RefusalLog* refusals) {
+  auto gate = std::unique_ptr<ConnectionGate>(new ConnectionGate(limits, refusals, std::move(what)));
   for (const std::string& text : addresses) {
     SocketAddress address;
     int listener = -1;

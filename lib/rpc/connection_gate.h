@@ -43,9 +43,10 @@ class ConnectionGate {
   using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
 
   // Listens on this port of each address, 0: a free one; addresses that it cannot listen on are left out.
+  // `what` is for messages: "the agents' port".
   static absl::StatusOr<std::unique_ptr<ConnectionGate>> Listen(absl::Span<const std::string> addresses,
-                                                                int port, const Limits& limits,
-                                                                RefusalLog* refusals);
+                                                                int port, std::string what,
+                                                                const Limits& limits, RefusalLog* refusals);
   // Listens at this path, with mode 0600, and lets in processes of this user and of root. A socket that was
   // left there is replaced, and the new one is removed at the end. EnvironmentError if it cannot listen.
   static absl::StatusOr<std::unique_ptr<ConnectionGate>> ListenAt(const std::string& path,

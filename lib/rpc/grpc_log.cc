@@ -33,7 +33,7 @@ void TellOfHandshake(absl::string_view message) {
   const bool is_certificate = absl::StrContains(reason, "certificate");
   const bool is_missing = absl::StrContains(reason, "did not return a certificate");
   const std::string what =
-      absl::StrCat("a connection to the agents' port was refused: ",
+      absl::StrCat("a connection from another machine was refused: ",
                    is_missing       ? "it shows no certificate"
                    : is_certificate ? "its certificate is of another job, or outside its dates"
                                     : "it does not speak our TLS",

@@ -17,7 +17,7 @@
 #include "base/status.h"
 #include "proto/trainctl.grpc.pb.h"
 #include "rpc/access_file.h"
-#include "rpc/admin_service.h"
+#include "rpc/admin_port.h"
 #include "rpc/agent_hub.h"
 #include "rpc/folder_check.h"
 #include "rpc/grpc_log.h"
@@ -76,6 +76,7 @@ class Server : public rendezvous::RendezvousService,
     store_.AbortWaiting("the coordinator shuts down");
     if (hub_ != nullptr) hub_->Shutdown(kLastAnswers);
     // Whoever asked for the end has its answer first.
+    if (admin_ != nullptr) admin_->Shutdown(kLastAnswers);
     if (server_ != nullptr) server_->Shutdown(kLastAnswers);
     if (notice_fd_ >= 0) ::close(notice_fd_);
     if (!options_.network) return;
@@ -92,11 +93,12 @@ class Server : public rendezvous::RendezvousService,
     if (options_.network) {
       hub_ = std::make_unique<AgentHub>(launch_, *options_.network, options_.timeouts, clock_, &refusals_,
                                         static_cast<AgentHub::Handler*>(this));
-      admin_ = std::make_unique<AdminService>(options_.job, options_.folder, &refusals_,
-                                              static_cast<AdminService::Handler*>(this));
-      TRAINCTL_RETURN_IF_ERROR(hub_->Start(admin_.get()));
+      TRAINCTL_RETURN_IF_ERROR(hub_->Start());
+      TRAINCTL_ASSIGN_OR_RETURN(
+          admin_, AdminPort::Start(options_.job, options_.folder, options_.network->addresses, clock_,
+                                   &refusals_, static_cast<AdminService::Handler*>(this)));
       for (const Role role : kAccessRoles) {
-        TRAINCTL_ASSIGN_OR_RETURN(const LauncherAccess access, hub_->MakeAccess(role));
+        TRAINCTL_ASSIGN_OR_RETURN(const LauncherAccess access, admin_->MakeAccess(role));
         TRAINCTL_RETURN_IF_ERROR(WriteAccessFile(options_.network->setup.run_dir, role, access));
       }
     }
@@ -195,8 +197,6 @@ class Server : public rendezvous::RendezvousService,
     const grpc::Status allowed = guard_.CheckAdmin(context, changes);
     return allowed.ok() ? CheckFolder(context, options_.folder) : allowed;
   }
-
-  void OnKnownCaller(const grpc::ServerContextBase& context) override { hub_->Welcome(context); }
 
   grpc::ServerUnaryReactor* OnAdminStatus(grpc::CallbackServerContext* context,
                                           v1::StatusReply* reply) override {
@@ -441,7 +441,7 @@ class Server : public rendezvous::RendezvousService,
   std::map<std::string, int64_t> num_dropped_;  // lines, by node
   size_t queued_line_bytes_ = 0;
   std::thread ticker_;
-  std::unique_ptr<AdminService> admin_;  // of a job on several machines, as is the hub, which serves it
+  std::unique_ptr<AdminPort> admin_;  // of a job on several machines, as is the hub
   std::unique_ptr<AgentHub> hub_;
   std::unique_ptr<SocketServer> server_;
 };

@@ -27,9 +27,8 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(c
 // The largest message, how often clients may ping, and how many calls a connection has at once. A connection
 // that takes longer than kHandshakeTimeout for its handshake is dropped, and so is one that has no call for
 // as long. The server sends no pings itself: the coordinator decides who is silent, and a worker that a
-// debugger holds keeps its connection. There is no grpc::ResourceQuota: when memory runs short it ends
-// streams, and it takes those of honest agents for a large message of another one (docs/design/security.md).
-void SetServerLimits(grpc::ServerBuilder& builder);
+// debugger holds keeps its connection.
+void SetServerLimits(grpc::ServerBuilder& builder, int max_message_bytes);
 
 // UsageError as CheckCredential, and if the authority's certificate is not valid at the time of this
 // machine's clock (CheckDates).

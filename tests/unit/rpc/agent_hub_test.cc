@@ -39,7 +39,7 @@ class HubTest : public testing::Test, protected AgentHub::Handler {
     options_.setup.num_workers = 2;
     hub_ = std::make_unique<AgentHub>(Launch{"job-1", 3}, options_, rendezvous::Timeouts::FromDetect(kDetect),
                                       clock_, &refusals_, static_cast<AgentHub::Handler*>(this));
-    const absl::Status status = hub_->Start(nullptr);
+    const absl::Status status = hub_->Start();
     EXPECT_TRUE(status.ok()) << status;
   }
   ~HubTest() override { hub_->Shutdown(absl::Seconds(1)); }

@@ -569,7 +569,7 @@ class FakeCoordinator : public v1::Agents::Service {
   FakeCoordinator() : authority_(*JobAuthority::Create("job-1", clock_)) {
     QuietGrpc();
     grpc::ServerBuilder builder;
-    SetServerLimits(builder);
+    SetServerLimits(builder, kMaxMessageBytes);
     int port = 0;
     builder.AddListeningPort(
         "127.0.0.1:0", *MakeServerCredentials(*authority_->Issue({Role::kCoordinator, "launch"})), &port);

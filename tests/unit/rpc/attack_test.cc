@@ -349,7 +349,6 @@ TEST_F(AttackTest, AMessageOfAGigabyteIsRefusedAndSoAreOthersBeyondTheLimit) {
       agent.invitation().endpoints[0], *MakeClientCredentials(agent.invitation().bootstrap), arguments);
   for (const grpc::Status& status :
        {SendBytes(port, "/trainctl.v1.Agents/Enroll", Megabytes(1024)),
-        SendBytes(port, "/trainctl.v1.Admin/Stop", Megabytes(64)),
         SendBytes(of_launcher, "/trainctl.v1.Trainctl/Stop", Megabytes(64), admin),
         SendBytes(of_node, "/trainctl.v1.Trainctl/Store", Megabytes(64), worker)}) {
     EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();

@@ -115,7 +115,7 @@ class Keeper : public ConnectionGate::Acceptor {
 class ConnectionGateTest : public testing::Test {
  protected:
   void Start(const ConnectionGate::Limits& limits, const std::string& address = "127.0.0.1") {
-    gate_ = *ConnectionGate::Listen({address}, 0, limits, &refusals_);
+    gate_ = *ConnectionGate::Listen({address}, 0, "the agents' port", limits, &refusals_);
     gate_->Open(std::make_unique<Keeper>(&kept_));
   }
   std::unique_ptr<Client> Connect(const std::string& source = "127.0.0.1") {
@@ -152,7 +152,7 @@ TEST_F(ConnectionGateTest, WhoeverIsWelcomeStays) {
 }
 
 TEST_F(ConnectionGateTest, AnAddressOfIpv6IsWelcomeToo) {
-  gate_ = *ConnectionGate::Listen({"::1"}, 0, {.first_kept_fd = kNoLimit}, &refusals_);
+  gate_ = *ConnectionGate::Listen({"::1"}, 0, "", {.first_kept_fd = kNoLimit}, &refusals_);
   if (gate_->endpoints().empty()) GTEST_SKIP() << "no IPv6 here";
   Start({.max_connections = 1, .first_kept_fd = kNoLimit}, "::1");
   const auto known = Connect();

@@ -22,6 +22,7 @@
 #include "base/files.h"
 #include "base/status.h"
 #include "proto/trainctl.grpc.pb.h"
+#include "rpc/wire.h"
 
 namespace trainctl::rpc {
 namespace {
@@ -136,7 +137,7 @@ class TlsTest : public testing::Test {
   void Serve(const std::shared_ptr<grpc::ServerCredentials>& credentials, const std::string& address) {
     int port = 0;
     grpc::ServerBuilder builder;
-    SetServerLimits(builder);
+    SetServerLimits(builder, kMaxMessageBytes);
     builder.AddListeningPort(absl::StrCat(address, ":0"), credentials, &port);
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
