@@ -8,10 +8,9 @@
 namespace trainctl::rpc {
 namespace {
 
-// Calls are short, and a connection serves one or two.
-constexpr size_t kMaxConnections = 64;
-constexpr int kMaxRequestBytes = 64 << 10;
-constexpr size_t kMaxBytes = 32 << 20;
+// A connection serves a call or two, which take 4 KiB with their handshake.
+constexpr size_t kMaxConnections = 16;
+constexpr int64_t kMaxBytesIn = 32 << 10;
 
 }  // namespace
 
@@ -24,11 +23,10 @@ absl::StatusOr<std::unique_ptr<AdminPort>> AdminPort::Start(const std::string& j
   TRAINCTL_ASSIGN_OR_RETURN(port->authority_, JobAuthority::Create(job, clock));
   TRAINCTL_ASSIGN_OR_RETURN(const Credential own,
                             port->authority_->Issue({Role::kCoordinator, "launch"}, addresses));
-  TlsServer::Options options{.addresses = addresses,
-                             .what = "the admin port",
-                             .max_message_bytes = kMaxRequestBytes,
-                             .max_bytes = kMaxBytes};
+  TlsServer::Options options{
+      .addresses = addresses, .what = "the admin port", .max_message_bytes = static_cast<int>(kMaxBytesIn)};
   options.limits.max_connections = std::min(options.limits.max_connections, kMaxConnections);
+  options.limits.max_bytes_in = kMaxBytesIn;
   TRAINCTL_ASSIGN_OR_RETURN(port->server_, TlsServer::Start(options, own, &port->service_, refusals));
   return port;
 }

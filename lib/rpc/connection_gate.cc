@@ -146,6 +146,9 @@ absl::StatusOr<std::unique_ptr<ConnectionGate>> ConnectionGate::Listen(
     gate->listeners_.push_back(listener);
     gate->endpoints_.push_back(FormatEndpoint(text, port));
   }
+  if (limits.max_bytes_in > 0) {
+    TRAINCTL_ASSIGN_OR_RETURN(gate->relay_, MeteredRelay::Start(limits.max_bytes_in));
+  }
   TRAINCTL_RETURN_IF_ERROR(gate->MakeStopFd());
   return gate;
 }
@@ -213,8 +216,7 @@ void ConnectionGate::Run() {
 bool ConnectionGate::Accept(int listener) {
   sockaddr_storage peer = {};
   socklen_t num_bytes = sizeof(peer);
-  const int fd =
-      ::accept4(listener, reinterpret_cast<sockaddr*>(&peer), &num_bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  int fd = ::accept4(listener, reinterpret_cast<sockaddr*>(&peer), &num_bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (fd < 0) {
     // The connection stays in the queue, and poll(2) would return at once.
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
@@ -223,16 +225,20 @@ bool ConnectionGate::Accept(int listener) {
     }
     return false;
   }
-  Connection connection{.fd = fd, .inode = InodeOf(fd), .since = clock_.Monotonic()};
+  Connection connection{.since = clock_.Monotonic()};
   if (path_.empty()) {
     const int on = 1;
     ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     connection.host = HostOf(peer);
     connection.endpoint = FormatEndpoint(connection.host, PortOf(peer));
+    if (relay_ != nullptr) fd = relay_->Add(fd);
+    if (fd < 0) return true;
   } else if (!IsOfUser(fd, connection)) {
     ::close(fd);
     return true;
   }
+  connection.fd = fd;
+  connection.inode = InodeOf(fd);
   if (!Admit(connection)) {
     ::close(fd);
     return true;

@@ -21,6 +21,7 @@
 #include "absl/types/span.h"
 #include "base/clock.h"
 #include "rpc/grpc_log.h"
+#include "rpc/metered_relay.h"
 
 namespace trainctl::rpc {
 
@@ -32,6 +33,8 @@ class ConnectionGate {
     size_t max_connections = 512;
     // A TCP connection that has not been welcomed by then is ended.
     absl::Duration patience = absl::InfiniteDuration();
+    // A client's bytes, over the life of its TCP connection; 0: as many as it wants.
+    int64_t max_bytes_in = 0;
     // No connection gets a descriptor with a number from here on.
     int first_kept_fd = 0;
   };
@@ -64,8 +67,8 @@ class ConnectionGate {
 
  private:
   struct Connection {
-    int fd;
-    uint64_t inode;        // of the socket, which shows whether the descriptor still belongs to it
+    int fd = -1;
+    uint64_t inode = 0;    // of the socket, which shows whether the descriptor still belongs to it
     std::string host;      // of a Unix socket: "user 1000"
     std::string endpoint;  // "host:port", empty for a Unix socket
     absl::Duration since;
@@ -97,6 +100,7 @@ class ConnectionGate {
   std::vector<std::string> endpoints_;
   std::vector<int> listeners_;
   int stop_fd_ = -1;
+  std::unique_ptr<MeteredRelay> relay_;  // if bytes are limited
   std::unique_ptr<Acceptor> acceptor_;
   const RealClock clock_;
   std::mutex mutex_;

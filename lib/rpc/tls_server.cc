@@ -1,6 +1,5 @@
 #include "rpc/tls_server.h"
 
-#include <grpcpp/resource_quota.h>
 #include <grpcpp/server_builder.h>
 
 #include <chrono>
@@ -21,10 +20,6 @@ absl::StatusOr<std::unique_ptr<TlsServer>> TlsServer::Start(const Options& optio
                                                                    options.what, options.limits, refusals));
   grpc::ServerBuilder builder;
   SetServerLimits(builder, options.max_message_bytes);
-  if (options.max_bytes > 0) {
-    grpc::ResourceQuota quota(options.what);
-    builder.SetResourceQuota(quota.Resize(options.max_bytes));
-  }
   auto acceptor = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
   builder.RegisterService(service);

@@ -25,9 +25,6 @@ class TlsServer {
     std::string what;                    // for messages: "the agents' port"
     ConnectionGate::Limits limits = ConnectionGate::LimitsOfPort();
     int max_message_bytes = 0;
-    // Bytes that all connections share; 0: as many as they want. What is beyond it ends streams, of whichever
-    // connection.
-    size_t max_bytes = 0;
   };
 
   // Serves `service`, which outlives the server, to clients with a certificate of own.ca_pem.

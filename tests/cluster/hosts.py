@@ -139,7 +139,7 @@ def _mount_folders(settings):
     files = [(path, os.open(file, os.O_PATH)) for path, file in settings["files"].items()]
     boot_id = os.open(settings["boot_id"], os.O_PATH)
     cgroup = os.open("/sys/fs/cgroup", os.O_PATH) if os.path.ismount("/sys/fs/cgroup") else None
-    closed = sorted({_closed_ancestor(path) for path, _ in shared} - {None})
+    closed = sorted({_closed_ancestor(path) for path, _ in shared} - {None}) if settings["for_all_users"] else []
     for path, mode in [("/tmp", "1777"), ("/dev/shm", "1777"), ("/run", "755")] + [(path, "755") for path in closed]:
         _mount("tmpfs", path, "tmpfs", 0, "mode=" + mode)
     os.mkdir("/run/sshd", 0o755)
@@ -287,8 +287,8 @@ class Host:
                                       stdout=subprocess.PIPE, text=True, start_new_session=True, cwd="/")
         with open(self._path("boot_id"), "w") as file:
             file.write("%s\n" % uuid.uuid4())
-        settings = {"name": self.name, "boot_id": self._path("boot_id"), "clock": self.number * CLOCK_SECONDS, "shared": self.hosts.shared,
-                    "files": self._files()}
+        settings = {"name": self.name, "boot_id": self._path("boot_id"), "clock": self.number * CLOCK_SECONDS,
+                    "shared": self.hosts.shared, "for_all_users": self.hosts.for_all_users, "files": self._files()}
         self._init.stdin.write(json.dumps(settings) + "\n")
         self._init.stdin.flush()
 
@@ -381,14 +381,15 @@ class Hosts:
         "127.0.1.1" (Debian's way), "dead" (that of the second interface), or None.
     dead_interface: a second interface eth1 with an address, listed first. "down": it is down. "dead": it looks well,
         and nothing that is sent there arrives.
-    shared: folders that hosts see as well, where they lie in /tmp, /run or /dev/shm. The tree of this file is one. All
-    users of a host can reach them: what only root may enter on the way to them is hidden.
+    shared: folders that hosts see as well, where they lie in /tmp, /run or /dev/shm. The tree of this file is one.
+    for_all_users: all users of a host can reach them: what only root may enter on the way to them, /root say, is hidden.
 
     Attributes: dir (shared by all), home (of root on all hosts, empty; run() and popen() have it as HOME, too),
     ssh_config, address (of this machine, as hosts see it), env.
     """
 
-    def __init__(self, count, ip=4, names="hosts", own_name="address", dead_interface=None, shared=()):
+    def __init__(self, count, ip=4, names="hosts", own_name="address", dead_interface=None, shared=(),
+                 for_all_users=False):
         assert ip in (4, 6) and names in ("hosts", "none", "dead") and dead_interface in (None, "down", "dead")
         assert 0 < count < DEAD_DNS_NUMBER and (own_name != "dead" or dead_interface)
         self.count = count
@@ -399,6 +400,7 @@ class Hosts:
         self.prefix_bits, self.address_flags = (24, "") if ip == 4 else (64, "nodad")
         self.env = dict(os.environ, PATH=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
         self._wanted_shared = list(shared)
+        self.for_all_users = for_all_users
         self._hosts = {}
         self._holes = set()  # (from, to)
         self._keeper = None

@@ -273,7 +273,7 @@ CASES = [a_manifest_is_what_kubernetes_takes, what_pods_could_not_run_is_not_pri
 
 
 def main():
-    with Hosts(4, shared=[os.path.dirname(TRAINCTL), LIBTORCH]) as hosts:
+    with Hosts(4, shared=[os.path.dirname(TRAINCTL), LIBTORCH], for_all_users=True) as hosts:
         return cluster_case.run_cases(CASES, FILTER, hosts)
 
 
