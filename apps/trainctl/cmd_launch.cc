@@ -38,6 +38,7 @@
 #include "cluster/host.h"
 #include "cluster/kubernetes_job.h"
 #include "data/batch_source.h"
+#include "data/data_record.h"
 #include "data/fingerprint.h"
 #include "data/kept_documents.h"
 #include "launcher/job.h"
@@ -71,43 +72,27 @@ struct LaunchOptions {
   bool trust_folder = false;
 };
 
-constexpr char kDataSchema[] = "trainctl.data.v1";
-
 std::string DataPath(const run::RunFolder& run) { return run.path() + "/data.json"; }
 
-std::string FingerprintsToJson(const std::vector<data::FileFingerprint>& files) {
-  Json json = {{"schema", kDataSchema}, {"files", Json::array()}};
-  for (const data::FileFingerprint& file : files) {
-    json["files"].push_back(
-        {{"path", file.path}, {"bytes", file.size_bytes}, {"xxh3", absl::StrFormat("%016x", file.xxh3)}});
-    if (file.sampled) json["files"].back()["sampled"] = true;
-  }
-  return json.dump(2) + "\n";
+bool IsSame(const data::FileFingerprint& a, const data::FileFingerprint& b) {
+  return a.path == b.path && a.size_bytes == b.size_bytes && a.xxh3 == b.xxh3 && a.sampled == b.sampled;
 }
 
 // The data of a run is frozen at its first launch: a file that changed since would silently bend it.
 absl::Status CheckDataUnchanged(const run::RunFolder& run, const recipe::Recipe& recipe) {
   TRAINCTL_ASSIGN_OR_RETURN(const std::string stored, ReadFile(DataPath(run)));
-  TRAINCTL_ASSIGN_OR_RETURN(const Json before, ParseJson(stored, DataPath(run)));
+  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<data::FileFingerprint> before,
+                            data::ParseDataRecord(stored, DataPath(run)));
   TRAINCTL_ASSIGN_OR_RETURN(std::vector<data::FileFingerprint> files, data::Fingerprint(recipe.data));
-  const auto list = before.find("files");
-  if (list == before.end() || !list->is_array() ||
-      !std::all_of(list->begin(), list->end(), [](const Json& file) { return file.is_object(); })) {
-    return BadDataError(absl::StrCat(DataPath(run),
-                                     ": expected \"files\", a list of objects, as a launch writes it; "
-                                     "restore the file from a copy of the run, or launch a new run"));
-  }
-  if (list->size() != files.size()) {
+  if (before.size() != files.size()) {
     return BadDataError(absl::StrCat("the list of data files is not the one in ", DataPath(run)));
   }
   for (size_t i = 0; i < files.size(); ++i) {
     // Runs of earlier builds have checksums of whole files, whatever their size.
-    if (!files[i].sampled || before["files"][i].contains("sampled")) continue;
-    TRAINCTL_ASSIGN_OR_RETURN(files[i], data::FingerprintFile(files[i].path));
-  }
-  TRAINCTL_ASSIGN_OR_RETURN(const Json now, ParseJson(FingerprintsToJson(files), "data"));
-  for (size_t i = 0; i < now["files"].size(); ++i) {
-    if (before["files"][i] == now["files"][i]) continue;
+    if (files[i].sampled && !before[i].sampled) {
+      TRAINCTL_ASSIGN_OR_RETURN(files[i], data::FingerprintFile(files[i].path));
+    }
+    if (IsSame(before[i], files[i])) continue;
     return BadDataError(absl::StrCat(files[i].path,
                                      " has changed since the run began (size or checksum, see ",
                                      DataPath(run), "); restore it, or launch a new run"));
@@ -478,7 +463,7 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
   if (HoldsARun(run.path())) return AlreadyHoldsARun(run.path());
   if (!options.run_dir.empty()) MarkAsLatest(run, loaded.recipe.run.root);
   std::fprintf(stderr, "run folder: %s\n", launcher::PrintableText(run.path()).c_str());
-  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(DataPath(run), FingerprintsToJson(files)));
+  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(DataPath(run), data::FormatDataRecord(files)));
   TRAINCTL_RETURN_IF_ERROR(KeepModelFiles(run, loaded.recipe));
   TRAINCTL_RETURN_IF_ERROR(WriteRunFiles(run, loaded.recipe, plan));
   KeepDocuments(run, loaded.recipe, kept);

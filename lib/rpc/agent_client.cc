@@ -167,6 +167,7 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
   int order_fd() const override { return order_fd_; }
 
   absl::StatusOr<std::string> AdmitWorker(const rendezvous::Slot& slot) override {
+    TRAINCTL_RETURN_IF_ERROR(worker_server_->Restore());
     std::string path = WorkerTokenPath(options_.token_path, slot);
     TRAINCTL_RETURN_IF_ERROR(guard_.Admit({Role::kWorker, slot.member}, path));
     return path;

@@ -75,6 +75,13 @@ uint64_t InodeOf(int fd) {
   return ::fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode) ? info.st_ino : 0;
 }
 
+// 0: there is none.
+ino_t FolderOf(const std::string& path) {
+  struct stat info;
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  return ::stat(folder.empty() ? "." : folder.c_str(), &info) == 0 ? info.st_ino : 0;
+}
+
 // The file has mode 0600 from the moment that it is there. umask(2) would do that to every thread's files;
 // Linux gives the file the mode that the descriptor has, less the umask. The second chmod is for an umask
 // that takes even the user's own bits, and for kernels that ignore the first: nobody can connect before
@@ -149,7 +156,7 @@ absl::StatusOr<std::unique_ptr<ConnectionGate>> ConnectionGate::Listen(
   if (limits.max_bytes_in > 0) {
     TRAINCTL_ASSIGN_OR_RETURN(gate->relay_, MeteredRelay::Start(limits.max_bytes_in));
   }
-  TRAINCTL_RETURN_IF_ERROR(gate->MakeStopFd());
+  TRAINCTL_RETURN_IF_ERROR(gate->MakeWakeFd());
   return gate;
 }
 
@@ -157,32 +164,57 @@ absl::StatusOr<std::unique_ptr<ConnectionGate>> ConnectionGate::ListenAt(const s
                                                                          const Limits& limits,
                                                                          RefusalLog* refusals) {
   auto gate = std::unique_ptr<ConnectionGate>(new ConnectionGate(limits, refusals, "the control socket"));
-  sockaddr_un address = {};
-  if (path.size() >= sizeof(address.sun_path)) {
+  if (path.size() >= sizeof(sockaddr_un::sun_path)) {
     return EnvironmentError(absl::StrCat("the path of the control socket is too long: ", path));
   }
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path, path.c_str(), path.size());
   struct stat left;
   if (::lstat(path.c_str(), &left) == 0 && S_ISSOCK(left.st_mode)) ::unlink(path.c_str());
-  const int listener = ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (listener < 0) return ErrnoError("create", "the control socket", errno);
-  gate->listeners_.push_back(listener);
-  if (!ListenPrivately(listener, address)) return ErrnoError("listen on the control socket", path, errno);
+  TRAINCTL_RETURN_IF_ERROR(gate->ListenAtPath(path));
   gate->path_ = path;
-  TRAINCTL_RETURN_IF_ERROR(gate->MakeStopFd());
+  gate->folder_ = FolderOf(path);
+  TRAINCTL_RETURN_IF_ERROR(gate->MakeWakeFd());
   return gate;
 }
 
-absl::Status ConnectionGate::MakeStopFd() {
-  stop_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  return stop_fd_ < 0 ? ErrnoError("create", "an event descriptor", errno) : absl::OkStatus();
+absl::Status ConnectionGate::ListenAtPath(const std::string& path) {
+  sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
+  std::memcpy(address.sun_path, path.c_str(), path.size());
+  const int listener = ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (listener < 0) return ErrnoError("create", "the control socket", errno);
+  if (!ListenPrivately(listener, address)) {
+    const int error = errno;
+    ::close(listener);
+    return ErrnoError("listen on the control socket", path, error);
+  }
+  std::lock_guard lock(mutex_);
+  listeners_.push_back(listener);
+  return absl::OkStatus();
+}
+
+absl::Status ConnectionGate::RestoreSocket() {
+  struct stat found;
+  if (::lstat(path_.c_str(), &found) == 0 || errno != ENOENT || FolderOf(path_) != folder_) {
+    return absl::OkStatus();
+  }
+  TRAINCTL_RETURN_IF_ERROR(ListenAtPath(path_));
+  Wake();
+  return absl::OkStatus();
+}
+
+absl::Status ConnectionGate::MakeWakeFd() {
+  wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  return wake_fd_ < 0 ? ErrnoError("create", "an event descriptor", errno) : absl::OkStatus();
+}
+
+void ConnectionGate::Wake() {
+  const uint64_t one = 1;
+  (void)!::write(wake_fd_, &one, sizeof(one));
 }
 
 void ConnectionGate::Close() {
   if (!thread_.joinable()) return;
-  const uint64_t one = 1;
-  (void)!::write(stop_fd_, &one, sizeof(one));
+  is_closing_ = true;
+  Wake();
   thread_.join();
   acceptor_.reset();
 }
@@ -191,7 +223,7 @@ ConnectionGate::~ConnectionGate() {
   Close();
   if (!path_.empty()) ::unlink(path_.c_str());
   for (const int listener : listeners_) ::close(listener);
-  if (stop_fd_ >= 0) ::close(stop_fd_);
+  if (wake_fd_ >= 0) ::close(wake_fd_);
 }
 
 void ConnectionGate::Open(std::unique_ptr<Acceptor> acceptor) {
@@ -200,11 +232,15 @@ void ConnectionGate::Open(std::unique_ptr<Acceptor> acceptor) {
 }
 
 void ConnectionGate::Run() {
-  std::vector<pollfd> fds = {{stop_fd_, POLLIN, 0}};
-  for (const int listener : listeners_) fds.push_back({listener, POLLIN, 0});
-  while (true) {
+  while (!is_closing_) {
+    std::vector<pollfd> fds = {{wake_fd_, POLLIN, 0}};
+    {
+      std::lock_guard lock(mutex_);
+      for (const int listener : listeners_) fds.push_back({listener, POLLIN, 0});
+    }
     ::poll(fds.data(), fds.size(), NextLookMs());
-    if (fds[0].revents != 0) return;
+    uint64_t count = 0;
+    (void)!::read(wake_fd_, &count, sizeof(count));
     EndOverdue();
     for (size_t i = 1; i < fds.size(); ++i) {
       if (fds[i].revents == 0) continue;
@@ -220,8 +256,8 @@ bool ConnectionGate::Accept(int listener) {
   if (fd < 0) {
     // The connection stays in the queue, and poll(2) would return at once.
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      pollfd stop = {stop_fd_, POLLIN, 0};
-      ::poll(&stop, 1, kPauseMs);
+      pollfd wake = {wake_fd_, POLLIN, 0};
+      ::poll(&wake, 1, kPauseMs);
     }
     return false;
   }

@@ -6,6 +6,7 @@
 #include <grpcpp/server_builder.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -59,6 +60,9 @@ class ConnectionGate {
   const std::vector<std::string>& endpoints() const { return endpoints_; }  // "host:port"
   // Hands connections to the server, until closed. Once.
   void Open(std::unique_ptr<Acceptor> acceptor);
+  // Listens at the path of the Unix socket again if somebody has removed the file, such as a program that
+  // cleans up /tmp. Nothing if the folder is gone or another one has its name. EnvironmentError if it cannot.
+  absl::Status RestoreSocket();
   // Accepts no more; connections that the server has stay. Idempotent.
   void Close();
   // The caller at the other end of a TCP connection has shown who it is: the limits no longer apply to it.
@@ -76,7 +80,9 @@ class ConnectionGate {
 
   ConnectionGate(const Limits& limits, RefusalLog* refusals, std::string what)
       : limits_(limits), refusals_(refusals), what_(std::move(what)) {}
-  absl::Status MakeStopFd();
+  absl::Status MakeWakeFd();
+  void Wake();
+  absl::Status ListenAtPath(const std::string& path);
   void Run();
   // Returns whether there may be another connection to accept.
   bool Accept(int listener);
@@ -97,13 +103,15 @@ class ConnectionGate {
   RefusalLog* const refusals_;
   const std::string what_;  // for messages: "the agents' port"
   std::string path_;        // of a Unix socket, once it is there
+  ino_t folder_ = 0;        // in which it is
   std::vector<std::string> endpoints_;
-  std::vector<int> listeners_;
-  int stop_fd_ = -1;
+  int wake_fd_ = -1;
+  std::atomic<bool> is_closing_{false};
   std::unique_ptr<MeteredRelay> relay_;  // if bytes are limited
   std::unique_ptr<Acceptor> acceptor_;
   const RealClock clock_;
   std::mutex mutex_;
+  std::vector<int> listeners_;
   std::deque<Connection> connections_;  // in the order in which they came; some are closed by now
   std::thread thread_;
 };

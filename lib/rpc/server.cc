@@ -86,7 +86,7 @@ class Server : public rendezvous::RendezvousService,
 
   absl::Status Start() {
     QuietGrpc();
-    TRAINCTL_RETURN_IF_ERROR(guard_.Admit({Role::kAdmin, "admin"}, options_.token_path));
+    TRAINCTL_RETURN_IF_ERROR(AdmitAdmin());
     notice_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (notice_fd_ < 0) return ErrnoError("create", "an event descriptor", errno);
     TRAINCTL_ASSIGN_OR_RETURN(server_, SocketServer::Start(options_.socket_path, this, &refusals_));
@@ -123,6 +123,7 @@ class Server : public rendezvous::RendezvousService,
   int notice_fd() const override { return notice_fd_; }
 
   absl::StatusOr<std::string> AdmitWorker(const rendezvous::Slot& slot) override {
+    TRAINCTL_RETURN_IF_ERROR(RestoreFiles());
     std::string path = WorkerTokenPath(options_.token_path, slot);
     TRAINCTL_RETURN_IF_ERROR(guard_.Admit({Role::kWorker, slot.member}, path));
     return path;
@@ -192,6 +193,14 @@ class Server : public rendezvous::RendezvousService,
   }
 
  private:
+  absl::Status AdmitAdmin() { return guard_.Admit({Role::kAdmin, "admin"}, options_.token_path); }
+
+  // Somebody may have removed the socket or the token since the last attempt.
+  absl::Status RestoreFiles() {
+    TRAINCTL_RETURN_IF_ERROR(server_->Restore());
+    return AdmitAdmin();
+  }
+
   // ---- administration ---------------------------------------------------------------------------
   grpc::Status CheckAdmin(const grpc::ServerContextBase& context, const char* changes) {
     const grpc::Status allowed = guard_.CheckAdmin(context, changes);

@@ -31,7 +31,11 @@ GONE = (None, "")
 NODE = (0, "lost with its node node2")
 KEEPER = (0, "trainctl-keeper, was killed on node2")
 ONLY_KEEPER = (0, "trainctl-keeper, was killed")
+RESTARTED = (0, "restarting all workers")
 ENDS = ("KILL", "STOP", "TERM", "SEGV", "EXIT0", "EXIT3", "OOM")
+# Not an end: the files of its sockets and tokens are removed, as programs do that clean up, and then a worker of its
+# host is killed, whose successor needs them.
+CLEANED = "CLEANED"
 GROUP_BYTES, EATEN_BYTES = 3 << 28, 1 << 30
 
 # process: {end: outcome}. EXIT0 and EXIT3: it calls exit_group(2) itself. OOM: it asks for more memory than the control
@@ -39,9 +43,9 @@ GROUP_BYTES, EATEN_BYTES = 3 << 28, 1 << 30
 # stranger's has no effect. What a worker has started, in a session of its own, is nothing to the run, and ends with it.
 TABLE = {
     "launch": {"KILL": GONE, "TERM": SAVED, "SEGV": GONE, "STOP": GONE, "EXIT0": GONE, "EXIT3": GONE,
-               "OOM": GONE},
+               "OOM": GONE, CLEANED: RESTARTED},
     "agent": {"KILL": NODE, "TERM": SAVED, "SEGV": NODE, "STOP": NODE, "EXIT0": NODE, "EXIT3": NODE,
-              "OOM": NODE},
+              "OOM": NODE, CLEANED: RESTARTED},
     # It blocks what can be blocked.
     "keeper": {"KILL": KEEPER, "TERM": UNMOVED, "SEGV": UNMOVED, "STOP": UNMOVED, "EXIT0": KEEPER, "EXIT3": KEEPER,
                "OOM": KEEPER},
@@ -53,7 +57,8 @@ TABLE = {
     "orphan": dict.fromkeys(ENDS, UNMOVED),
     "orphan without environment": dict.fromkeys(ENDS, UNMOVED),
     # One machine: no agent, and a keeper that does not mind a launcher that stands still.
-    "only launch": {"KILL": GONE, "TERM": SAVED, "SEGV": GONE, "STOP": UNMOVED, "EXIT0": GONE, "EXIT3": GONE, "OOM": GONE},
+    "only launch": {"KILL": GONE, "TERM": SAVED, "SEGV": GONE, "STOP": UNMOVED, "EXIT0": GONE, "EXIT3": GONE, "OOM": GONE,
+                    CLEANED: RESTARTED},
     "only keeper": {"KILL": ONLY_KEEPER, "TERM": UNMOVED, "SEGV": UNMOVED, "STOP": UNMOVED, "EXIT0": ONLY_KEEPER,
                     "EXIT3": ONLY_KEEPER, "OOM": ONLY_KEEPER},
 }
@@ -64,8 +69,8 @@ SAMPLE = [("launch", "TERM", "start"), ("agent", "KILL", "step"), ("agent", "TER
           ("keeper", "EXIT0", "commit"), ("guard", "KILL", "step"),
           ("worker", "SEGV", "restart"), ("worker", "OOM", "step"), ("worker", "KILL", "end"),
           ("orphan", "TERM", "saving"), ("orphan without environment", "KILL", "step"), ("only launch", "STOP", "step"),
-          ("only keeper", "KILL", "saving")]
-assert all({cell[i] for cell in SAMPLE} == set(whole) for i, whole in enumerate((TABLE, ENDS, MOMENTS)))
+          ("only keeper", "KILL", "saving"), ("agent", CLEANED, "step"), ("only launch", CLEANED, "step")]
+assert all({cell[i] for cell in SAMPLE} == set(whole) for i, whole in enumerate((TABLE, (*ENDS, CLEANED), MOMENTS)))
 ORPHAN = "sleep 98765"  # of tests/tools/orphan.cc
 
 
@@ -142,8 +147,17 @@ def wait_for(case, hosts, launch, moment, process):
         wait_at_once(lambda: case.checkpoints("run") != before, ended)
 
 
-def end(victim, how, host, stack):
-    if how.startswith("EXIT"):
+def end(victim, how, host, stack, run):
+    if how == CLEANED:
+        files = host.run("sh", "-c", 'ls -d /tmp/trainctl-agent-*/* "$0"/control.sock "$0"/token*', run).stdout.split("\n")
+        removed = [file for file in files if file.startswith("/")]
+        expect(removed, "no files: %s" % files)
+        expect_code(host.run("rm", "--", *removed), 0)
+        deadline = time.monotonic() + PATIENCE
+        while not host.pids("trainctl-worker") and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.kill(min(host.pids("trainctl-worker")), signal.SIGKILL)
+    elif how.startswith("EXIT"):
         inject.exit(victim, int(how[len("EXIT"):]))
     elif how == "OOM":
         stack.enter_context(inject.MemoryGroup("trainctl-%d" % os.getpid(), list(host.pids()), GROUP_BYTES))
@@ -184,12 +198,12 @@ def run_cell_in(stack, hosts, trainctl, orphan, expected, process, how, moment):
     else:
         expect(victim is not None and launch.poll() is None, "too late:\n" + case.output())
         try:
-            end(victim, how, hosts["node1" if is_alone or process == "launch" else "node2"], stack)
+            end(victim, how, hosts["node1" if is_alone or process == "launch" else "node2"], stack, case.dir + "/run")
         except ProcessLookupError:
             expect(moment == "end", "too late:\n" + case.output())
     code, words = TABLE[process][how]
     if moment == "start":
-        code, words = AT_START.get(process, (code, words))
+        code, words = UNMOVED if how == CLEANED else AT_START.get(process, (code, words))
     if process == "launch" and how == "STOP":
         # Nobody hears of it: its agents end their workers, and when it wakes up it goes on.
         case.wait("the end of all workers", lambda: not any("worker" in line for host in hosts for line in left_on(host)))

@@ -3,8 +3,8 @@
 
     copies_test.py TRAINCTL
 
-Every verb on a copy of a running run, and on one of a run that was stopped; then the run loses its worker and must
-still restart. What a damaged or foreign journal, data.json or batch-job.json says is not acted on.
+Every verb on a copy of a running run, of one that was detached, and of one that was stopped. The running one then loses
+its worker and must still restart; of the one that was stopped no byte has changed. What a damaged or foreign journal, data.json or batch-job.json says is not acted on.
 """
 
 import glob
@@ -57,31 +57,70 @@ class Copies(unittest.TestCase):
         self.call("launch", self.recipe, "--run-dir", self.run_dir, "--stop-after", 20, code=75)
         shutil.copytree(self.run_dir, self.copy)
 
+    def read_the_copy(self):
+        """The verbs that change nothing, or only write elsewhere."""
+        for verb in (["status"], ["status", "--json"], ["logs"], ["logs", "--rank", "0"], ["events"], ["events", "--json"],
+                     ["checkpoint", "ls"], ["checkpoint", "verify"]):
+            self.call(*verb, self.copy, code=0)
+        self.call("eval", self.copy, code=2)  # the recipe has nothing to evaluate on
+        self.call("generate", self.copy, "--prompt", "the", code=0)
+        self.call("runs", self.folder, code=0)
+        self.call("checkpoint", "export", self.copy, "--out", self.folder / "exported", code=0)
+        shutil.rmtree(self.folder / "exported")
+
+    def contents(self, folder):
+        return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+    def test_a_stopped_run_never_notices_its_copy(self):
+        self.stopped_run()
+        before = self.contents(self.run_dir)
+        self.read_the_copy()
+        for verb in (["save"], ["stop"], ["stop", "--now"]):
+            self.call(*verb, self.copy, code=5)
+        self.call("resume", self.copy, "--stop-after", 40, code=75)
+        self.call("launch", self.recipe, "--run-dir", self.copy, "--or-resume", "--stop-after", 60, code=75)
+        self.call("launch", self.recipe, "--run-dir", self.copy, code=2)
+        self.assertEqual(self.contents(self.run_dir), before)
+        self.call("resume", self.run_dir, "--stop-after", 60, code=75)
+        self.assertEqual((self.run_dir / "metrics.jsonl").read_text(), (self.copy / "metrics.jsonl").read_text())
+
+    def test_a_detached_run_never_notices_its_copy(self):
+        self.call("launch", self.recipe, "--run-dir", self.run_dir, "--detach", code=0)
+        try:
+            self.meddle_with_a_copy()
+        finally:
+            subprocess.run([TRAINCTL, "stop", "--now", str(self.run_dir)], capture_output=True)
+        self.wait_for(lambda: self.status(self.run_dir)["status"] == "stopped", "the end of the run")
+
     def test_a_running_run_never_notices_its_copy(self):
         launch = subprocess.Popen([TRAINCTL, "launch", self.recipe, "--run-dir", self.run_dir],
                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            self.wait_for(lambda: glob.glob(f"{self.run_dir}/checkpoints/step-*"), "a checkpoint")
-            # cp complains about files that the run removes meanwhile.
-            subprocess.run(["cp", "-a", self.run_dir, self.copy], stderr=subprocess.DEVNULL)
-            why = f"this folder is a copy; the run continues in {self.run_dir}"
-            status = self.status(self.copy)
-            self.assertEqual(status["status"], "interrupted")
-            self.assertIn(why, status["no_answer"])
-            for verb in (["save"], ["stop"], ["stop", "--now"]):
-                self.assertIn(why, self.call(*verb, self.copy, code=5).stderr)
-            step = max(int(path.rsplit("-", 1)[1]) for path in glob.glob(f"{self.copy}/checkpoints/step-*"))
-            self.assertIn(why, self.call("resume", self.copy, "--stop-after", step + 100, code=75).stderr)
-            # A launcher without its socket could not start another worker.
-            self.assertTrue((self.run_dir / "control.sock").is_socket())
-            os.kill(self.status(self.run_dir)["workers"][0]["pid"], signal.SIGKILL)
-            self.wait_for(lambda: self.status(self.run_dir)["restarts"] == 1, "a restart")
-            self.assertEqual(self.status(self.run_dir)["status"], "running")
-            self.call("stop", self.run_dir, code=0)
+            self.meddle_with_a_copy()
             self.assertEqual(launch.wait(timeout=60), 75)
         finally:
             launch.kill()
             launch.wait()
+
+    def meddle_with_a_copy(self):
+        self.wait_for(lambda: glob.glob(f"{self.run_dir}/checkpoints/step-*"), "a checkpoint")
+        # cp complains about files that the run removes meanwhile.
+        subprocess.run(["cp", "-a", self.run_dir, self.copy], stderr=subprocess.DEVNULL)
+        why = f"this folder is a copy; the run continues in {self.run_dir}"
+        status = self.status(self.copy)
+        self.assertEqual(status["status"], "interrupted")
+        self.assertIn(why, status["no_answer"])
+        self.read_the_copy()
+        for verb in (["save"], ["stop"], ["stop", "--now"]):
+            self.assertIn(why, self.call(*verb, self.copy, code=5).stderr)
+        step = max(int(path.rsplit("-", 1)[1]) for path in glob.glob(f"{self.copy}/checkpoints/step-*"))
+        self.assertIn(why, self.call("resume", self.copy, "--stop-after", step + 100, code=75).stderr)
+        # A launcher without its socket could not start another worker.
+        self.assertTrue((self.run_dir / "control.sock").is_socket())
+        os.kill(self.status(self.run_dir)["workers"][0]["pid"], signal.SIGKILL)
+        self.wait_for(lambda: self.status(self.run_dir)["restarts"] == 1, "a restart")
+        self.assertEqual(self.status(self.run_dir)["status"], "running")
+        self.call("stop", self.run_dir, code=0)
 
     def test_a_file_that_the_journal_calls_a_socket_stays(self):
         self.stopped_run()

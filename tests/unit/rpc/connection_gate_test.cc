@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <condition_variable>
@@ -13,6 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/files.h"
 #include "base/network.h"
 
 namespace trainctl::rpc {
@@ -187,6 +190,41 @@ TEST_F(ConnectionGateTest, ConnectionsThatAreClosedDoNotCount) {
   const auto next = Connect();
   EXPECT_FALSE(stays->has_ended());
   EXPECT_FALSE(next->has_ended());
+}
+
+TEST_F(ConnectionGateTest, ASocketThatWasRemovedIsThereAgain) {
+  std::string folder = testing::TempDir() + "/gateXXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/s";
+  gate_ = *ConnectionGate::ListenAt(path, {.first_kept_fd = kNoLimit}, &refusals_);
+  gate_->Open(std::make_unique<Keeper>(&kept_));
+  const auto connect = [&] {
+    const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
+    path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    const bool is_connected = ::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+    ::close(fd);
+    return is_connected;
+  };
+  EXPECT_TRUE(connect());
+  kept_.Await(1);
+  ::unlink(path.c_str());
+  EXPECT_FALSE(connect());
+  EXPECT_TRUE(gate_->RestoreSocket().ok());
+  EXPECT_TRUE(connect());
+  kept_.Await(2);
+  // Another launcher's, or in another folder of that name.
+  ::unlink(path.c_str());
+  ASSERT_TRUE(WriteFileAtomic(path, "").ok());
+  EXPECT_TRUE(gate_->RestoreSocket().ok());
+  EXPECT_EQ(*FileBytes(path), 0);
+  ASSERT_EQ(::rename(folder.c_str(), (folder + "-moved").c_str()), 0);
+  ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
+  EXPECT_TRUE(gate_->RestoreSocket().ok());
+  EXPECT_FALSE(PathExists(path));
+  gate_.reset();
+  (void)RemoveAll(folder);
+  (void)RemoveAll(folder + "-moved");
 }
 
 TEST_F(ConnectionGateTest, DescriptorsThatAreKeptForOthersAreNotUsed) {

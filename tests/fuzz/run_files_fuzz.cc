@@ -1,0 +1,97 @@
+// Fuzzes the files of a run folder that `trainctl resume` and its workers read and that no other target has:
+// plan.json, data.json, the step logs, and the names and contents in terms/. The first byte chooses.
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/files.h"
+#include "base/status.h"
+#include "data/data_record.h"
+#include "plan/plan.h"
+#include "run/grant.h"
+#include "telemetry/step_log.h"
+
+namespace trainctl {
+namespace {
+
+void CheckRefusal(const absl::Status& status) {
+  TRAINCTL_CHECK(!status.message().empty());
+  const ExitCode code = ExitCodeFor(status);
+  TRAINCTL_CHECK(code == ExitCode::kBadData || code == ExitCode::kUsage || code == ExitCode::kEnvironment);
+}
+
+void FuzzPlan(const std::string& text) {
+  const auto plan = plan::PlanFromJson(text, "plan.json");
+  if (!plan.ok()) return CheckRefusal(plan.status());
+  const std::string written = plan::PlanToJson(*plan);
+  const auto again = plan::PlanFromJson(written, "plan.json");
+  TRAINCTL_CHECK(again.ok() && plan::PlanToJson(*again) == written);
+}
+
+void FuzzData(const std::string& text) {
+  const auto files = data::ParseDataRecord(text, "data.json");
+  if (!files.ok()) return CheckRefusal(files.status());
+  const std::string written = data::FormatDataRecord(*files);
+  TRAINCTL_CHECK(data::FormatDataRecord(*data::ParseDataRecord(written, "data.json")) == written);
+}
+
+void FuzzStepLog(const std::string& folder, int64_t keep, const std::string& text) {
+  const std::string path = folder + "/metrics.jsonl";
+  TRAINCTL_CHECK(WriteFileAtomic(path, text).ok());
+  {
+    auto log = telemetry::StepLog::Open(path, keep);
+    if (!log.ok()) {
+      CheckRefusal(log.status());
+      TRAINCTL_CHECK(*ReadFile(path) == text);  // as it was
+      return;
+    }
+    TRAINCTL_CHECK(log->last_step() <= keep);
+    TRAINCTL_CHECK(log->Append(keep + 1, "\"loss\":1").ok() && log->Sync().ok());
+  }
+  // What was kept is read again.
+  TRAINCTL_CHECK(telemetry::StepLog::Open(path, keep + 1)->last_step() == keep + 1);
+}
+
+// Lines of "name content".
+void FuzzTerms(const std::string& folder, const std::string& text) {
+  TRAINCTL_CHECK(MakeDirs(folder + "/terms").ok());
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string line = text.substr(at, end - at);
+    const std::string name = line.substr(0, line.find(' '));
+    at = end + 1;
+    if (name.empty() || name[0] == '.' || name.find('/') != std::string::npos ||
+        name.find('\0') != std::string::npos || name.size() > 200) {
+      continue;
+    }
+    TRAINCTL_CHECK(WriteFileAtomic(absl::StrCat(folder, "/terms/", name), line.substr(name.size())).ok());
+  }
+  const auto term = run::ClaimTerm(folder);
+  if (!term.ok()) return CheckRefusal(term.status());
+  TRAINCTL_CHECK(*term > 0 && run::CheckGrant(folder, {*term, 0}).ok());
+  TRAINCTL_CHECK(run::RecordGrant(folder, {*term, 7}).ok());
+  TRAINCTL_CHECK(!run::CheckGrant(folder, {*term, 6}).ok() && run::CheckGrant(folder, {*term, 7}).ok());
+}
+
+}  // namespace
+}  // namespace trainctl
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size_bytes) {
+  using namespace trainctl;
+  if (size_bytes < 2) return 0;
+  const std::string text(reinterpret_cast<const char*>(data) + 2, size_bytes - 2);
+  if (data[0] == 'p') FuzzPlan(text);
+  if (data[0] == 'd') FuzzData(text);
+  if (data[0] != 's' && data[0] != 't') return 0;
+  std::string folder = "/tmp/trainctl-run-files-XXXXXX";
+  TRAINCTL_CHECK(::mkdtemp(folder.data()) != nullptr);
+  if (data[0] == 's') FuzzStepLog(folder, data[1] % 8, text);
+  if (data[0] == 't') FuzzTerms(folder, text);
+  TRAINCTL_CHECK(RemoveAll(folder).ok());
+  return 0;
+}
