@@ -242,6 +242,10 @@ absl::StatusOr<ExitCode> ProveFirst(const recipe::Recipe& recipe, const plan::Pl
   return options.verify ? VerifyPlan(recipe.model, plan) : ExitCode::kOk;
 }
 
+absl::Status CheckTrust(const std::string& folder, const LaunchOptions& options) {
+  return options.trust_folder ? absl::OkStatus() : run::CheckFolderIsTrusted(folder);
+}
+
 absl::Status LockToContinue(run::RunFolder& run, const LaunchOptions& options) {
   // Slurm puts no job back into the queue before its former processes are gone.
   const bool is_requeued = cluster::IsRequeued(std::getenv);
@@ -410,12 +414,9 @@ absl::StatusOr<ExitCode> LaunchLater(const recipe::LoadedRecipe& loaded, const L
                             options.run_dir.empty()
                                 ? run::RunFolder::Create(recipe.run.root, recipe.run.name, RealClock())
                                 : run::RunFolder::CreateAt(options.run_dir));
+  TRAINCTL_RETURN_IF_ERROR(CheckTrust(run.path(), options));
   if (!options.run_dir.empty()) MarkAsLatest(run, recipe.run.root);
   return Submit(run, recipe, options, output);
-}
-
-absl::Status CheckTrust(const std::string& folder, const LaunchOptions& options) {
-  return options.trust_folder ? absl::OkStatus() : run::CheckFolderIsTrusted(folder);
 }
 
 absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& output) {
@@ -459,6 +460,7 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
       options.run_dir.empty()
           ? run::RunFolder::Create(loaded.recipe.run.root, loaded.recipe.run.name, RealClock())
           : run::RunFolder::CreateAt(options.run_dir));
+  TRAINCTL_RETURN_IF_ERROR(CheckTrust(run.path(), options));  // somebody else may have made it meanwhile
   TRAINCTL_RETURN_IF_ERROR(run.Lock());
   if (HoldsARun(run.path())) return AlreadyHoldsARun(run.path());
   if (!options.run_dir.empty()) MarkAsLatest(run, loaded.recipe.run.root);

@@ -41,12 +41,12 @@ class LogReader {
   absl::Status CopyNew() {
     if (fd_ < 0) {
       fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-      if (fd_ < 0) return ErrnoError("open the log", path_, errno);
+      const int error = errno;
       // Opened after the other one: if that was renamed in between, it is this.
-      const int older = ::open(launcher::WorkerLog::OlderPath(path_).c_str(), O_RDONLY | O_CLOEXEC);
-      const absl::Status status = older >= 0 && !AreOneFile(older, fd_) ? Copy(older) : absl::OkStatus();
-      if (older >= 0) ::close(older);
-      TRAINCTL_RETURN_IF_ERROR(status);
+      const bool has_older = PathExists(launcher::WorkerLog::OlderPath(path_));
+      if (fd_ < 0 && !has_older) return ErrnoError("open the log", path_, error);
+      TRAINCTL_RETURN_IF_ERROR(CopyOlder(fd_, fd_));
+      if (fd_ < 0) return absl::OkStatus();  // its newest part is being made
     }
     TRAINCTL_RETURN_IF_ERROR(Copy(fd_));
     const int next = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
@@ -55,8 +55,9 @@ class LogReader {
       ::close(next);
       return absl::OkStatus();
     }
-    // It was renamed and begun again: what was written to it since the last read comes first.
+    // It was renamed and begun again, perhaps twice: what was written to it since the last read comes first.
     TRAINCTL_RETURN_IF_ERROR(Copy(fd_));
+    TRAINCTL_RETURN_IF_ERROR(CopyOlder(fd_, next));
     ::close(std::exchange(fd_, next));
     return Copy(fd_);
   }
@@ -70,6 +71,16 @@ class LogReader {
     struct stat of_a, of_b;
     return ::fstat(a, &of_a) == 0 && ::fstat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
            of_a.st_ino == of_b.st_ino;
+  }
+
+  // The older part, unless it is one of these files.
+  absl::Status CopyOlder(int a, int b) {
+    const int older = ::open(launcher::WorkerLog::OlderPath(path_).c_str(), O_RDONLY | O_CLOEXEC);
+    if (older < 0) return absl::OkStatus();
+    const bool is_known = (a >= 0 && AreOneFile(older, a)) || (b >= 0 && AreOneFile(older, b));
+    const absl::Status status = is_known ? absl::OkStatus() : Copy(older);
+    ::close(older);
+    return status;
   }
 
   // From where the descriptor is to the end.
@@ -98,21 +109,28 @@ class LogReader {
   launcher::LineSplitter splitter_;
 };
 
+// Its newest part may be missing for a moment.
+bool HasLog(const run::RunFolder& run, int rank) {
+  const std::string path = run.log_path(rank);
+  return PathExists(path) || PathExists(launcher::WorkerLog::OlderPath(path));
+}
+
 absl::Status PrintLogs(const std::string& path, int rank, bool follow) {
   TRAINCTL_ASSIGN_OR_RETURN(const run::RunFolder run, run::RunFolder::Open(path));
   std::vector<LogReader> readers;
   if (rank >= 0) {
-    if (!PathExists(run.log_path(rank)) && PathExists(run.log_path(0))) {
+    if (!HasLog(run, rank) && HasLog(run, 0)) {
       int num_ranks = 1;
-      while (PathExists(run.log_path(num_ranks))) ++num_ranks;
+      while (HasLog(run, num_ranks)) ++num_ranks;
       return UsageError(absl::StrCat("--rank ", rank, ": ", run.path(), " has the logs of ", num_ranks,
                                      " rank(s), from 0 to ", num_ranks - 1));
     }
     readers.emplace_back(rank, run.log_path(rank), false);
   } else {
-    for (int i = 0; PathExists(run.log_path(i)); ++i) readers.emplace_back(i, run.log_path(i), true);
+    for (int i = 0; HasLog(run, i); ++i) readers.emplace_back(i, run.log_path(i), true);
   }
-  if (readers.empty()) return EnvironmentError(absl::StrCat(run.path(), " has no logs yet"));
+  if (readers.empty() || (rank >= 0 && !HasLog(run, rank)))
+    return EnvironmentError(absl::StrCat(run.path(), " has no logs yet"));
   RunWatch watch(run);
   while (true) {
     // Asked before reading: what was written before the end is then read.

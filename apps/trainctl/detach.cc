@@ -151,8 +151,13 @@ class DetachedConsole : public launcher::JobObserver {
   void LimitLog() {
     struct stat info;
     if (report_fd_ >= 0 || fstat(STDERR_FILENO, &info) != 0 || info.st_size < log_limit_bytes_) return;
+    const std::string next_path = log_path_ + ".next";
+    const int next = OpenNewFile(next_path, O_WRONLY | O_APPEND);
+    if (next < 0) return;  // the present one stays in use
     (void)std::rename(log_path_.c_str(), launcher::WorkerLog::OlderPath(log_path_).c_str());
-    BeginLog();
+    (void)std::rename(next_path.c_str(), log_path_.c_str());
+    for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) dup2(next, fd);
+    close(next);
   }
 
   void Leave() {

@@ -8,6 +8,7 @@
 #include "base/shell_quote.h"
 #include "base/status.h"
 #include "launcher/printable_text.h"
+#include "launcher/worker_log.h"
 #include "recipe/recipe_json.h"
 #include "rpc/worker_lines.h"
 #include "run/run_progress.h"
@@ -51,8 +52,12 @@ FailureReport ReportFailure(const run::RunFolder& run, const run::RunState& stat
   report.advice = Advice(run, state, report.checkpoint_step);
   if (state.failed_rank < 0) return report;
   report.log_path = run.log_path(state.failed_rank);
-  for (const std::string& line : run::LastLines(report.log_path, kLastWords)) {
-    report.log_tail.push_back(launcher::PrintableText(line));
+  // The log may have been begun again a moment before.
+  for (const std::string& path : {report.log_path, launcher::WorkerLog::OlderPath(report.log_path)}) {
+    for (const std::string& line : run::LastLines(path, kLastWords)) {
+      report.log_tail.push_back(launcher::PrintableText(line));
+    }
+    if (!report.log_tail.empty()) break;
   }
   return report;
 }

@@ -102,7 +102,9 @@ std::string NetworkPolicyDocument(const KubernetesConfig& config) {
 
 // Of a pod. The group makes the Secret's files readable, and a new claim writable.
 std::string PodSecurity(int64_t user) {
-  if (user == 0) return "      securityContext: {seccompProfile: {type: RuntimeDefault}}\n";
+  if (user == 0) {
+    return "      securityContext: {runAsUser: 0, runAsGroup: 0, seccompProfile: {type: RuntimeDefault}}\n";
+  }
   return absl::StrCat(
       "      securityContext:\n"
       "        runAsNonRoot: true\n"
@@ -188,7 +190,10 @@ std::string JobDocument(const KubernetesJob& job) {
       ", valueFrom: {fieldRef: {fieldPath: status.podIP}}}\n"
       "        - {name: ",
       kSecretVariable, ", value: ", Quoted(kSecretFolder), "}\n", gpus,
-      "        securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}\n"
+      "        securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]",
+      // Root reads and writes what others own, as it is used to.
+      config.user == 0 ? ", add: [DAC_OVERRIDE]" : "",
+      "}}\n"
       "        volumeMounts:\n"
       "        - {name: shared, mountPath: ",
       Quoted(config.mount),

@@ -35,7 +35,6 @@ void DescentMark::Put() const {
 }
 
 bool DescentMark::IsOn(pid_t pid) const {
-  if (mark_ == 0) return true;
   rlimit limit;
   return ::prlimit(pid, RLIMIT_RTTIME, nullptr, &limit) == 0 && limit.rlim_max <= mark_ &&
          limit.rlim_max > mark_ - kMaxNesting / 2;

@@ -17,8 +17,9 @@ class DescentMark {
   // called after fork(2) in a process with threads. Best effort.
   void Put() const;
 
-  // False if the process is gone or may not be looked at. If this process's own limit leaves no room for a
-  // mark, every process counts as marked.
+  // Whether there is a mark: not if this process's own limit is lower than one.
+  bool exists() const { return mark_ != 0; }
+  // False if the process is gone or may not be looked at. Requires exists().
   bool IsOn(pid_t pid) const;
 
  private:

@@ -17,14 +17,19 @@ namespace {
 
 constexpr timespec kPause = {0, 5'000'000};
 
+void NoteChild(pid_t pid, void* context) {
+  if (ParentOf(pid) == ::getpid()) static_cast<std::set<pid_t>*>(context)->insert(pid);
+}
+
 struct Scan {
-  const std::set<pid_t>* keepers;
+  const std::set<pid_t>* kept;
   int num_left = 0;
 };
 
 void Kill(pid_t pid, void* context) {
   Scan& scan = *static_cast<Scan*>(context);
-  if (ParentOf(pid) != ::getpid() || scan.keepers->contains(pid) || !DescentMark::Own().IsOn(pid)) return;
+  if (ParentOf(pid) != ::getpid() || scan.kept->contains(pid)) return;
+  if (DescentMark::Own().exists() && !DescentMark::Own().IsOn(pid)) return;
   // A child stays this process's until it is reaped, so its pid cannot change hands here.
   ++scan.num_left;
   if (::waitpid(pid, nullptr, WNOHANG) == 0) ::kill(pid, SIGKILL);
@@ -35,6 +40,7 @@ void Kill(pid_t pid, void* context) {
 Orphans::Orphans() {
   ::prctl(PR_GET_CHILD_SUBREAPER, &was_subreaper_);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  if (!DescentMark::Own().exists()) ForEachProcess(&NoteChild, &kept_);
 }
 
 Orphans::~Orphans() { ::prctl(PR_SET_CHILD_SUBREAPER, was_subreaper_); }
@@ -43,7 +49,7 @@ absl::Status Orphans::KillAll(absl::Duration timeout) {
   const RealClock clock;
   const absl::Duration give_up = clock.Monotonic() + timeout;
   while (true) {
-    Scan scan{&keepers_};
+    Scan scan{&kept_};
     ForEachProcess(&Kill, &scan);
     if (scan.num_left == 0) return absl::OkStatus();
     if (clock.Monotonic() > give_up) {

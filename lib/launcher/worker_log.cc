@@ -67,9 +67,7 @@ struct WorkerLog::File {
         fd(fd),
         size_bytes(size_bytes),
         limit_bytes(limit_bytes > 0 ? limit_bytes : std::numeric_limits<int64_t>::max() / 2) {}
-  ~File() {
-    if (fd >= 0) ::close(fd);
-  }
+  ~File() { ::close(fd); }
 
   absl::Status Write(absl::string_view bytes) {
     waiting_bytes -= bytes.size();
@@ -86,7 +84,6 @@ struct WorkerLog::File {
   }
 
   absl::Status Append(absl::string_view bytes) {
-    if (fd < 0) return absl::OkStatus();  // it could not be begun again
     while (!bytes.empty()) {
       const ssize_t written = ::write(fd, bytes.data(), bytes.size());
       if (written < 0 && errno == EINTR) continue;
@@ -97,18 +94,31 @@ struct WorkerLog::File {
     return absl::OkStatus();
   }
 
+  // The present file stays in use if the next one cannot be made.
   absl::Status BeginAgain() {
-    const std::string older = OlderPath(path);
+    const std::string older = OlderPath(path), next_path = path + ".next";
+    const int next = OpenNewFile(next_path, O_WRONLY | O_APPEND);
+    if (next < 0) return OnceEach(ErrnoError("create", next_path, errno), is_kept_said);
     const bool replaces = PathExists(older);
-    if (::rename(path.c_str(), older.c_str()) != 0) return Once(ErrnoError("rename the log", path, errno));
-    ::close(fd);
+    // Somebody may have removed the present one.
+    const bool is_renamed = ::rename(path.c_str(), older.c_str()) == 0 || errno == ENOENT;
+    if (!is_renamed || ::rename(next_path.c_str(), path.c_str()) != 0) {
+      const absl::Status status = ErrnoError("rename the log", path, errno);
+      ::close(next);
+      ::unlink(next_path.c_str());
+      return OnceEach(status, is_kept_said);
+    }
+    ::close(std::exchange(fd, next));
     size_bytes = 0;
-    fd = OpenNewFile(path, O_WRONLY | O_APPEND);
-    if (fd < 0) return Once(ErrnoError("open the log", path, errno));
-    if (!replaces || std::exchange(is_loss_said, true)) return absl::OkStatus();
-    return EnvironmentError(absl::StrCat(path, " has grown beyond ", FormatBytes(limit_bytes),
-                                         " again: the oldest part of this log is removed each time "
-                                         "(launch.log_limit)"));
+    if (!replaces) return absl::OkStatus();
+    return OnceEach(EnvironmentError(absl::StrCat(path, " has grown beyond ", FormatBytes(limit_bytes),
+                                                  " again: the oldest part of this log is removed each time "
+                                                  "(launch.log_limit)")),
+                    is_loss_said);
+  }
+
+  static absl::Status OnceEach(absl::Status status, bool& is_said) {
+    return std::exchange(is_said, true) ? absl::OkStatus() : std::move(status);
   }
 
   absl::Status Once(const absl::Status& error) {
@@ -117,11 +127,12 @@ struct WorkerLog::File {
   }
 
   const std::string path;
-  int fd;  // -1: lost
+  int fd;
   int64_t size_bytes;
   const int64_t limit_bytes;
   bool is_said = false;
-  bool is_loss_said = false;
+  bool is_loss_said = false;  // a part was removed
+  bool is_kept_said = false;  // the log could not be begun again
   std::atomic<size_t> waiting_bytes{0};
 };
 

@@ -837,6 +837,7 @@ void AddKubernetes(Builder& b) {
        "launch.kubernetes.user",
        "User and group id of the pods' processes, which must be able to write below the mount; 0 = root.",
        [](Recipe & r, size_t) -> auto& { return r.launch.kubernetes.user; })
+      .Default("`1000`")
       .Range(0, std::numeric_limits<int32_t>::max())
       .Where([](const Recipe& r) { return r.launch.backend == "kubernetes"; })
       .Free();
@@ -941,7 +942,7 @@ void AddRest(Builder& b) {
        "that name is removed, so that a worker's logs take twice this size at most.",
        [](Recipe & r, size_t) -> auto& { return r.launch.log_limit_bytes; })
       .OfKind(Kind::kBytes)
-      .Range(64 << 10, kMaxCount)
+      .Range(1, kMaxCount)
       .Free();
   b.Add(
        "launch.coordinator_timeout",

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "base/network.h"
 #include "base/status.h"
 #include "proto/trainctl.grpc.pb.h"
 #include "rpc/channel.h"
@@ -18,6 +19,9 @@
 
 namespace trainctl::rpc {
 namespace {
+
+constexpr int kMaxTries = 8;
+constexpr absl::Duration kProbeTimeout = absl::Milliseconds(300);
 
 // One call to a job on this machine.
 template <typename Request, typename Reply>
@@ -40,6 +44,11 @@ absl::StatusOr<Reply> Call(const LocalJob& job, absl::Duration timeout,
   return reply;
 }
 
+bool IsOpen(const std::string& endpoint) {
+  const absl::StatusOr<Endpoint> parsed = ParseEndpoint(endpoint);
+  return parsed.ok() && LookAtPort(*parsed, kProbeTimeout) == PortState::kOpen;
+}
+
 // One call to a launcher on another machine.
 template <typename Request, typename Reply>
 absl::StatusOr<Reply> Call(const LauncherAccess& access, absl::Duration timeout,
@@ -48,14 +57,19 @@ absl::StatusOr<Reply> Call(const LauncherAccess& access, absl::Duration timeout,
                            const Request& request) {
   TRAINCTL_ASSIGN_OR_RETURN(const auto credentials, MakeClientCredentials(access.credential));
   for (const std::string& endpoint : access.endpoints) {
-    TRAINCTL_ASSIGN_OR_RETURN(const auto channel, MakeTlsChannel(endpoint, credentials));
-    const std::unique_ptr<v1::Admin::Stub> stub = v1::Admin::NewStub(channel);
-    grpc::ClientContext context;
-    SayFolder(context, access.folder, /*same_machine=*/false);
-    context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
     Reply reply;
-    const grpc::Status status = (stub.get()->*method)(&context, request, &reply);
-    if (status.ok()) return reply;
+    grpc::Status status;
+    // Somebody may crowd the port: another connection may find room. Each call may be made twice.
+    for (int tries = 0; tries < kMaxTries; ++tries) {
+      TRAINCTL_ASSIGN_OR_RETURN(const auto channel, MakeTlsChannel(endpoint, credentials));
+      const std::unique_ptr<v1::Admin::Stub> stub = v1::Admin::NewStub(channel);
+      grpc::ClientContext context;
+      SayFolder(context, access.folder, /*same_machine=*/false);
+      context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+      status = (stub.get()->*method)(&context, request, &reply);
+      if (status.ok()) return reply;
+      if (status.error_code() != grpc::StatusCode::UNAVAILABLE || !IsOpen(endpoint)) break;
+    }
     // What is another's port by now, or an address that means another machine here, is no answer.
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED ||
         status.error_code() == grpc::StatusCode::UNAVAILABLE) {

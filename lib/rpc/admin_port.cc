@@ -28,6 +28,7 @@ absl::StatusOr<std::unique_ptr<AdminPort>> AdminPort::Start(const std::string& j
   options.limits.max_connections = std::min(options.limits.max_connections, kMaxConnections);
   options.limits.max_bytes_in = kMaxBytesIn;
   TRAINCTL_ASSIGN_OR_RETURN(port->server_, TlsServer::Start(options, own, &port->service_, refusals));
+  port->server_->Open();
   return port;
 }
 

@@ -50,6 +50,7 @@ absl::Status AgentHub::Start() {
                                                        .what = "the agents' port",
                                                        .max_message_bytes = kMaxMessageBytes},
                                                       own, this, refusals_));
+  server_->Open();
   return absl::OkStatus();
 }
 

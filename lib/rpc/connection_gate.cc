@@ -75,6 +75,14 @@ uint64_t InodeOf(int fd) {
   return ::fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode) ? info.st_ino : 0;
 }
 
+// Whose connections are counted together: an address, or the /64 of IPv6, all of which one machine may have.
+std::string NetworkOf(const sockaddr_storage& address) {
+  if (address.ss_family != AF_INET6) return HostOf(address);
+  sockaddr_storage network = address;
+  std::memset(&reinterpret_cast<sockaddr_in6&>(network).sin6_addr.s6_addr[8], 0, 8);
+  return absl::StrCat(HostOf(network), "/64");
+}
+
 // 0: there is none.
 ino_t FolderOf(const std::string& path) {
   struct stat info;
@@ -265,8 +273,8 @@ bool ConnectionGate::Accept(int listener) {
   if (path_.empty()) {
     const int on = 1;
     ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    connection.host = HostOf(peer);
-    connection.endpoint = FormatEndpoint(connection.host, PortOf(peer));
+    connection.host = NetworkOf(peer);
+    connection.endpoint = FormatEndpoint(HostOf(peer), PortOf(peer));
     if (relay_ != nullptr) fd = relay_->Add(fd);
     if (fd < 0) return true;
   } else if (!IsOfUser(fd, connection)) {
@@ -356,7 +364,9 @@ size_t ConnectionGate::OldestOfTheMost() const {
     ++it->second.first;
   }
   const auto most = std::max_element(hosts.begin(), hosts.end(), [](const auto& a, const auto& b) {
-    return a.second.first < b.second.first;
+    const auto& [count_a, oldest_a] = a.second;
+    const auto& [count_b, oldest_b] = b.second;
+    return count_a != count_b ? count_a < count_b : oldest_a > oldest_b;
   });
   return most->second.second;
 }

@@ -30,7 +30,8 @@ class ConnectionGate {
  public:
   struct Limits {
     // Connections at a time. Over TCP, only those count that have not been welcomed; one more ends the oldest
-    // one of the address that has the most of them. At a Unix socket all count, and one more is refused.
+    // one of the address (of IPv6: the /64) that has the most of them. At a Unix socket all count, and one
+    // more is refused.
     size_t max_connections = 512;
     // A TCP connection that has not been welcomed by then is ended.
     absl::Duration patience = absl::InfiniteDuration();

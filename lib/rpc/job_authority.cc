@@ -541,9 +541,16 @@ absl::Status CheckDates(const Credential& credential, absl::Time now) {
     const auto format = [](absl::Time time) {
       return absl::FormatTime("%Y-%m-%d %H:%M", time, absl::UTCTimeZone());
     };
-    return UsageError(absl::StrCat("the job's certificate is valid from ", format(begin), " to ", format(end),
-                                   " UTC, and the clock of this machine says ", format(now),
-                                   ": set the clocks; those of a job's machines may differ by ",
+    const std::string when =
+        absl::StrCat("the job's certificate is valid from ", format(begin), " to ", format(end),
+                     " UTC, and the clock of this machine says ", format(now), ": ");
+    if (now > end) {
+      return UsageError(
+          absl::StrCat(when,
+                       "it has expired, unless that clock is wrong; stop the run and resume it. "
+                       "In Kubernetes, print the manifest again"));
+    }
+    return UsageError(absl::StrCat(when, "set the clocks; those of a job's machines may differ by ",
                                    absl::FormatDuration(kCertificateBackdate)));
   }
   return absl::OkStatus();

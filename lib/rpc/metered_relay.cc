@@ -73,8 +73,11 @@ void MeteredRelay::Run() {
     }
     ::poll(fds.data(), fds.size(), -1);
     for (size_t i = pairs.size(); i-- > 0;) {
-      if (fds[1 + 2 * i].revents == 0 && fds[2 + 2 * i].revents == 0) continue;
-      if (Move(pairs[i].in) && Move(pairs[i].out)) continue;
+      const short events = static_cast<short>(fds[1 + 2 * i].revents | fds[2 + 2 * i].revents);
+      if (events == 0) continue;
+      const bool can_go_on = Move(pairs[i].in) && Move(pairs[i].out);
+      // Whoever has hung up reads no more, and what the client did not take by now is dropped.
+      if (can_go_on && (events & (POLLHUP | POLLERR)) == 0) continue;
       Close(pairs[i]);
       pairs.erase(pairs.begin() + static_cast<ptrdiff_t>(i));
     }

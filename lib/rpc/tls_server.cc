@@ -20,7 +20,7 @@ absl::StatusOr<std::unique_ptr<TlsServer>> TlsServer::Start(const Options& optio
                                                                    options.what, options.limits, refusals));
   grpc::ServerBuilder builder;
   SetServerLimits(builder, options.max_message_bytes);
-  auto acceptor = builder.experimental().AddExternalConnectionAcceptor(
+  started->acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
   builder.RegisterService(service);
   started->server_ = builder.BuildAndStart();
@@ -30,7 +30,6 @@ absl::StatusOr<std::unique_ptr<TlsServer>> TlsServer::Start(const Options& optio
                                          options.port == 0 ? "" : absl::StrCat(", port ", options.port),
                                          "; launch.interface names another network"));
   }
-  started->gate_->Open(std::move(acceptor));
   return started;
 }
 

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -27,11 +28,13 @@ class TlsServer {
     int max_message_bytes = 0;
   };
 
-  // Serves `service`, which outlives the server, to clients with a certificate of own.ca_pem.
-  // EnvironmentError if it can listen on no address.
+  // Listens, and once it is opened serves `service`, which outlives the server, to clients with a certificate
+  // of own.ca_pem. EnvironmentError if it can listen on no address.
   static absl::StatusOr<std::unique_ptr<TlsServer>> Start(const Options& options, const Credential& own,
                                                           grpc::Service* service, RefusalLog* refusals);
   ~TlsServer();
+  // Accepts connections from now on: calls may come before this returns. Once.
+  void Open() { gate_->Open(std::move(acceptor_)); }
 
   const std::vector<std::string>& endpoints() const { return gate_->endpoints(); }  // "host:port"
   // The limits for strangers no longer apply to the connection of this call: its caller is known.
@@ -42,6 +45,7 @@ class TlsServer {
  private:
   TlsServer() = default;
   std::unique_ptr<ConnectionGate> gate_;
+  std::unique_ptr<ConnectionGate::Acceptor> acceptor_;  // until it is opened
   std::unique_ptr<grpc::Server> server_;
 };
 

@@ -28,17 +28,17 @@ std::string NameOfUser(uid_t user) {
   return absl::StrCat("user ", user, is_known ? absl::StrCat(" (", entry.pw_name, ")") : "");
 }
 
-// Of this user alone: called like it, and without other members.
+// Of this user alone: called like it, and without other members. In a container neither may have a name.
 bool IsPrivateGroup(gid_t group) {
   std::string user_buffer(kMaxEntryBytes, '\0'), group_buffer(kMaxEntryBytes, '\0');
   passwd user;
   passwd* found_user = nullptr;
   struct group entry;
   struct group* found_group = nullptr;
-  if (::getpwuid_r(::geteuid(), &user, user_buffer.data(), user_buffer.size(), &found_user) != 0 ||
-      ::getgrgid_r(group, &entry, group_buffer.data(), group_buffer.size(), &found_group) != 0 ||
-      found_user == nullptr || found_group == nullptr) {
-    return false;
+  (void)::getpwuid_r(::geteuid(), &user, user_buffer.data(), user_buffer.size(), &found_user);
+  (void)::getgrgid_r(group, &entry, group_buffer.data(), group_buffer.size(), &found_group);
+  if (found_user == nullptr || found_group == nullptr) {
+    return found_user == nullptr && found_group == nullptr && group == ::getegid();
   }
   const std::string name = user.pw_name;
   for (char** member = entry.gr_mem; *member != nullptr; ++member) {
@@ -47,8 +47,8 @@ bool IsPrivateGroup(gid_t group) {
   return name == entry.gr_name;
 }
 
-// Who owns a file that this process creates there; none if it cannot.
-std::optional<uid_t> OwnerOfNewFiles(const std::string& folder) {
+// What a file becomes that this process creates in a folder with mode 0600; none if it cannot.
+std::optional<struct stat> NewFileIn(const std::string& folder) {
   std::string path = folder + "/.trainctl-owner-XXXXXX";
   const int fd = ::mkostemp(path.data(), O_CLOEXEC);
   if (fd < 0) return std::nullopt;
@@ -56,20 +56,30 @@ std::optional<uid_t> OwnerOfNewFiles(const std::string& folder) {
   const bool is_known = ::fstat(fd, &info) == 0;
   ::unlink(path.c_str());
   ::close(fd);
-  return is_known ? std::optional<uid_t>(info.st_uid) : std::nullopt;
+  return is_known ? std::optional<struct stat>(info) : std::nullopt;
+}
+
+// Who other than this user owns it or can write to it: "belongs to user 7 (ann)"; empty: nobody.
+std::string WhoElse(const struct stat& info, const std::string& folder) {
+  const bool is_owned = info.st_uid == ::geteuid() || info.st_uid == 0;
+  const bool is_group = (info.st_mode & S_IWGRP) != 0 && !IsPrivateGroup(info.st_gid);
+  const bool is_all = (info.st_mode & S_IWOTH) != 0;
+  if (is_owned && !is_group && !is_all) return "";
+  // Some file systems map all users to one, or give every file the same mode: they do not tell.
+  const std::optional<struct stat> own = NewFileIn(folder);
+  if (!is_owned && (!own || own->st_uid != info.st_uid)) {
+    return absl::StrCat("belongs to ", NameOfUser(info.st_uid));
+  }
+  const mode_t fixed = own ? own->st_mode : 0;
+  if (is_all && (fixed & S_IWOTH) == 0) return "can be changed by every user";
+  if (is_group && (fixed & S_IWGRP) == 0) return absl::StrCat("can be changed by group ", info.st_gid);
+  return "";
 }
 
 absl::Status Check(const std::string& path, const std::string& folder) {
   struct stat info;
   if (::stat(path.c_str(), &info) != 0) return absl::OkStatus();  // whoever needs it reports why
-  std::string who;
-  if (info.st_uid != ::geteuid() && info.st_uid != 0 && OwnerOfNewFiles(folder) != info.st_uid) {
-    who = absl::StrCat("belongs to ", NameOfUser(info.st_uid));
-  } else if ((info.st_mode & S_IWOTH) != 0) {
-    who = "can be changed by every user";
-  } else if ((info.st_mode & S_IWGRP) != 0 && !IsPrivateGroup(info.st_gid)) {
-    who = absl::StrCat("can be changed by group ", info.st_gid);
-  }
+  const std::string who = WhoElse(info, folder);
   if (who.empty()) return absl::OkStatus();
   return UsageError(
       absl::StrCat(path, " ", who, ", and this is ", NameOfUser(::geteuid()),

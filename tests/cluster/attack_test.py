@@ -32,24 +32,40 @@ ENROLL = b"/trainctl.v1.Agents/Enroll"
 
 # ---- the attackers, each a process of its own ----------------------------------------------------
 
+reached = 0  # connections that came as far as the attack needs: a TCP connection, or a handshake
+
+
+def connect(address):
+    global reached
+    connection = socket.create_connection(address, timeout=5)
+    reached += 1
+    return connection
+
+
+def connect_http2(address, context):
+    """As far as a client can tell: with TLS 1.3 its handshake is complete before the server has seen a certificate."""
+    global reached
+    connection = http2.Connection(address, context)
+    reached += 1
+    return connection
+
+
 def until_the_end(attack):
     """Again and again; that the other end hangs up is what the attackers expect."""
     end = time.monotonic() + SECONDS
-    count = 0
     while time.monotonic() < end:
         try:
             attack()
         except (OSError, ValueError):
             pass
-        count += 1
-    return count
+    return reached
 
 
 def idle_connections(address, access):
     held = []
 
     def attack():
-        held.append(socket.create_connection(address, timeout=5))
+        held.append(connect(address))
         if len(held) > 900:  # of the 1,024 files that a process may have open
             held.pop(0).close()
 
@@ -58,7 +74,7 @@ def idle_connections(address, access):
 
 def half_a_handshake(address, access):
     def attack():
-        with socket.create_connection(address, timeout=5) as connection:
+        with connect(address) as connection:
             connection.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + random.randbytes(100))
 
     return until_the_end(attack)
@@ -66,7 +82,7 @@ def half_a_handshake(address, access):
 
 def garbage(address, access):
     def attack():
-        with socket.create_connection(address, timeout=5) as connection:
+        with connect(address) as connection:
             connection.sendall(random.choice([http2.PREFACE, b"GET / HTTP/1.1\r\n\r\n", b""]) + random.randbytes(100000))
             connection.recv(1)
 
@@ -77,7 +93,7 @@ def many_streams(address, access):
     context = http2.context_of(access)
 
     def attack():
-        connection = http2.Connection(address, context)
+        connection = connect_http2(address, context)
         try:
             for stream in range(1, 20001, 2):
                 connection.open_stream(stream, STATUS if access else ENROLL)
@@ -92,7 +108,7 @@ def calls_that_never_come(address, access):
     held = []
 
     def attack():
-        connection = http2.Connection(address, context)
+        connection = connect_http2(address, context)
         held.append(connection)
         connection.open_stream(1, STATUS if access else ENROLL)
         if len(held) > 500:
@@ -105,7 +121,7 @@ def endless_headers(address, access):
     context = http2.context_of(access)
 
     def attack():
-        connection = http2.Connection(address, context)
+        connection = connect_http2(address, context)
         try:
             connection.send(http2.frame(http2.HEADERS, 0, 1, http2.call_headers(STATUS)))
             piece = http2.frame(http2.CONTINUATION, 0, 1, http2.literal(b"x", b"y" * 100) * 150)
@@ -122,7 +138,7 @@ def large_messages(address, access):
     message = b"\0" + (40 << 20).to_bytes(4, "big") + b"x" * (40 << 20)
 
     def attack():
-        connection = http2.Connection(address, context)
+        connection = connect_http2(address, context)
         try:
             for stream in range(1, 16, 2):
                 connection.open_stream(stream, STOP if access else ENROLL)
@@ -138,23 +154,6 @@ ATTACKS = {attack.__name__: attack for attack in (
 
 
 # ---- the run -------------------------------------------------------------------------------------
-
-def listening_ports(pid):
-    """The TCP ports at which the process listens, in its own network."""
-    sockets = set()
-    for fd in os.listdir("/proc/%d/fd" % pid):
-        try:
-            sockets.add(os.readlink("/proc/%d/fd/%s" % (pid, fd)))
-        except OSError:
-            pass
-    ports = set()
-    with open("/proc/%d/net/tcp" % pid) as table:
-        for row in list(table)[1:]:
-            columns = row.split()
-            if columns[3] == "0A" and "socket:[%s]" % columns[9] in sockets:
-                ports.add(int(columns[1].split(":")[1], 16))
-    return ports
-
 
 def peak_bytes(pid):
     with open("/proc/%d/status" % pid) as status:
@@ -198,8 +197,7 @@ def a_run_goes_on_whatever_strangers_and_neighbours_do(hosts, trainctl):
     with open(case.dir + "/run/reader.json") as file:
         access = json.load(file)
     reader = write_credential(case, "reader", access)
-    admin_port = int(access["endpoints"][0].rsplit(":", 1)[1])
-    agents_port, = listening_ports(launch.pid) - {admin_port}
+    agents_port, admin_port = case.launcher_ports("run", launch.pid)
     address = hosts["node1"].address
     answers = Answers(case)
     plan = [(name, agents_port, "none") for name in ATTACKS] + \

@@ -95,12 +95,36 @@ class Case:
         folder = "%s/%s/checkpoints" % (self.dir, run)
         return [name for name in os.listdir(folder) if name.startswith("step-")] if os.path.isdir(folder) else []
 
+    def launcher_ports(self, run, pid):
+        """(that of the agents, that of admins and readers) of the launcher with this pid."""
+        with open("%s/%s/reader.json" % (self.dir, run)) as file:
+            admin_port = int(json.load(file)["endpoints"][0].rsplit(":", 1)[1])
+        agents_port, = listening_ports(pid) - {admin_port}
+        return agents_port, admin_port
+
     def wait(self, what, ready):
         deadline = time.monotonic() + PATIENCE
         while not ready():
             if time.monotonic() > deadline:
                 raise RuntimeError("not seen in %d s: %s\n%s" % (PATIENCE, what, self.output()))
             time.sleep(0.05)
+
+
+def listening_ports(pid):
+    """The TCP ports at which the process listens, in its own network."""
+    sockets = set()
+    for fd in os.listdir("/proc/%d/fd" % pid):
+        try:
+            sockets.add(os.readlink("/proc/%d/fd/%s" % (pid, fd)))
+        except OSError:
+            pass
+    ports = set()
+    with open("/proc/%d/net/tcp" % pid) as table:
+        for row in list(table)[1:]:
+            columns = row.split()
+            if columns[3] == "0A" and "socket:[%s]" % columns[9] in sockets:
+                ports.add(int(columns[1].split(":")[1], 16))
+    return ports
 
 
 def expect(condition, what):

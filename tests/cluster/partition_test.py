@@ -205,14 +205,13 @@ def retransmitted(*hosts):
     return count
 
 
-def launcher_port(run):
-    with open(run.case.dir + "/run/admin.json") as file:
-        return ":" + json.load(file)["endpoints"][0].rsplit(":", 1)[1]
+def agents_port(run):
+    return ":%d" % run.case.launcher_ports("run", run.process.pid)[0]
 
 
 def break_connection(hosts, run):
     """Of node2's agent with the launcher."""
-    port = launcher_port(run)
+    port = agents_port(run)
     command = ["ss", "--tcp", "--kill", "state", "established", "dport", "=", port]
     run.wait("a connection to break", lambda: port in hosts["node2"].run(*command).stdout)
 
@@ -220,7 +219,7 @@ def break_connection(hosts, run):
 def wait_until_connected(hosts, run):
     """Until each agent has a connection with the launcher: nothing is sent again to where there is none, so that the next
     hole would not be a short one."""
-    port = launcher_port(run)
+    port = agents_port(run)
     for name in ("node1", "node2"):
         command = ["ss", "-tnH", "state", "established", "dport", "=", port]
         run.wait("the agent of " + name, lambda: port in hosts[name].run(*command).stdout)

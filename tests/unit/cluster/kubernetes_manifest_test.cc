@@ -67,7 +67,8 @@ TEST(KubernetesManifest, GivesPodsNoMoreRightsThanTheyNeed) {
   }
   job.config.user = 0;
   EXPECT_THAT(Manifest(job), Not(HasSubstr("runAsNonRoot")));
-  EXPECT_THAT(Manifest(job), HasSubstr("seccompProfile"));
+  EXPECT_THAT(Manifest(job), HasSubstr("runAsUser: 0, runAsGroup: 0, seccompProfile"));
+  EXPECT_THAT(Manifest(job), HasSubstr("drop: [ALL], add: [DAC_OVERRIDE]"));
 }
 
 TEST(KubernetesManifest, KeepsWordsApartWhateverIsInThem) {

@@ -181,6 +181,17 @@ TEST_F(ConnectionGateTest, OneMoreThanTheLimitEndsTheOldestOfTheAddressWithTheMo
   }
 }
 
+TEST_F(ConnectionGateTest, OfAddressesWithAsManyTheOldestConnectionIsEnded) {
+  Start({.max_connections = 3, .first_kept_fd = kNoLimit});
+  const auto oldest = Connect("127.0.0.9");
+  const auto other = Connect("127.0.0.7");
+  const auto honest = Connect("127.0.0.1");  // sorts first
+  const auto next = Connect("127.0.0.8");
+  oldest->AwaitEnd();
+  EXPECT_FALSE(honest->has_ended());
+  EXPECT_FALSE(other->has_ended());
+}
+
 TEST_F(ConnectionGateTest, ConnectionsThatAreClosedDoNotCount) {
   Start({.max_connections = 2, .first_kept_fd = kNoLimit});
   auto gone = Connect();

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -36,6 +37,11 @@ class MeteredRelayTest : public testing::Test {
       sent += static_cast<size_t>(count);
     }
     return true;
+  }
+  // Whether nothing more can be sent to the client for a moment.
+  bool IsFull() const {
+    pollfd wait = {server_, POLLOUT, 0};
+    return ::poll(&wait, 1, 50) == 0;
   }
   // Up to `count` bytes, fewer at the end of the connection.
   static std::string Receive(int fd, size_t count) {
@@ -72,6 +78,17 @@ TEST_F(MeteredRelayTest, WhoeverSendsTooMuchIsCutOff) {
 
 TEST_F(MeteredRelayTest, TheEndOfEitherEndIsTheEndOfBoth) {
   ::shutdown(server_, SHUT_RDWR);
+  EXPECT_EQ(Receive(client_, 1), "");
+}
+
+// Its server has hung up, and it does not take what was sent before.
+TEST_F(MeteredRelayTest, AClientThatDoesNotReadHoldsNothing) {
+  EXPECT_EQ(::fcntl(server_, F_SETFL, O_NONBLOCK), 0);
+  const std::string piece(1 << 20, 'a');
+  while (::send(server_, piece.data(), piece.size(), MSG_NOSIGNAL) > 0 || !IsFull()) continue;
+  ::shutdown(server_, SHUT_RDWR);
+  // It reads what the buffers hold, and then the end.
+  while (Receive(client_, 1 << 20).size() == 1 << 20) continue;
   EXPECT_EQ(Receive(client_, 1), "");
 }
 
