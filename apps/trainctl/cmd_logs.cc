@@ -42,7 +42,7 @@ class LogReader {
     if (fd_ < 0) {
       fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
       const int error = errno;
-      // Opened after the other one: if that was renamed in between, it is this.
+      // Check the older path second: if the log was renamed in between, this is where it is now.
       const bool has_older = PathExists(launcher::WorkerLog::OlderPath(path_));
       if (fd_ < 0 && !has_older) return ErrnoError("open the log", path_, error);
       TRAINCTL_RETURN_IF_ERROR(CopyOlder(fd_, fd_));

@@ -170,7 +170,7 @@ class DetachedConsole : public launcher::JobObserver {
 
   void BeginLog() {
     const int log = open(log_path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0644);
-    if (log < 0) lines_.OnMessage(absl::StrCat("no ", log_path_, ": what follows is not kept"));
+    if (log < 0) lines_.OnMessage(absl::StrCat("cannot open ", log_path_, ": further output is discarded"));
     const int target = log >= 0 ? log : open("/dev/null", O_WRONLY | O_CLOEXEC);
     for (int fd : {STDOUT_FILENO, STDERR_FILENO}) dup2(target, fd);
     close(target);

@@ -26,8 +26,8 @@ bool IsDetached();
 // before, its exit code. The signals of launcher/signal_pipe.h are passed on to it until then.
 absl::StatusOr<ExitCode> RunDetached(const Output& output);
 
-// Of the detached process: shows the job and tells the other process when the first step is done. Its log is
-// limited as a worker's is (WorkerLog::Open).
+// Returns the detached process's console, which shows the job and notifies the waiting process when the first
+// step is done. The size of its log is limited like that of a worker's log (WorkerLog::Open).
 std::shared_ptr<launcher::JobObserver> MakeDetachedConsole(const run::RunFolder& run,
                                                            int64_t log_limit_bytes);
 

@@ -23,8 +23,8 @@ absl::Status ErrnoError(absl::string_view action, absl::string_view path, int er
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes = int64_t{1} << 31);
 // Writes a temporary name beside `path`, syncs it, renames it over `path` and syncs the folder.
 absl::Status WriteFileAtomic(const std::string& path, absl::string_view contents);
-// Opens a new file of mode 0644 at most, for writing and with `flags` (O_APPEND, O_RDWR); what has the name
-// is removed first, and a link is not followed. -1 and errno if it cannot.
+// Opens a new file of mode 0644 at most for writing, with `flags` (O_APPEND, O_RDWR). Removes any existing
+// file of that name first and follows no link. Returns -1 and sets errno on failure.
 int OpenNewFile(const std::string& path, int flags);
 // All of `contents` into an open file; `path` is for the error.
 absl::Status WriteAll(int fd, absl::string_view contents, const std::string& path);

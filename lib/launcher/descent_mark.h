@@ -1,4 +1,5 @@
-// Tells what this process's keepers have started from everything else, whoever its parent is by now. A mark
+// Distinguishes processes that this process's keepers started from all others, even after they are
+// reparented. A mark
 // is a hard limit of RLIMIT_RTTIME that is too large to limit anything: children inherit it whatever they do,
 // and no process without CAP_SYS_RESOURCE can raise it again. Thread safe.
 #pragma once
@@ -13,11 +14,11 @@ class DescentMark {
   // That of this process, the same at each call. Call it before fork(2), in the parent.
   static const DescentMark& Own();
 
-  // Puts it on the calling process, a child of the one whose mark it is. Makes one system call and may be
-  // called after fork(2) in a process with threads. Best effort.
+  // Puts the mark on the calling process, which must be a child of the mark's owner. Makes one system call
+  // and may be called after fork(2) in a process with threads. Best effort.
   void Put() const;
 
-  // Whether there is a mark: not if this process's own limit is lower than one.
+  // Whether a mark exists. False if this process's own limit is already lower than any mark.
   bool exists() const { return mark_ != 0; }
   // False if the process is gone or may not be looked at. Requires exists().
   bool IsOn(pid_t pid) const;

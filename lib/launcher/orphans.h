@@ -1,7 +1,8 @@
-// Ends what a killed keeper (keeper.h) leaves behind. As a subreaper, this process becomes the parent of
-// whatever its descendants leave when they end; what a keeper has started bears the mark of descent_mark.h.
-// Other children, such as a daemon of the job script that executed this program, are not touched; if there
-// can be no mark, those are not that were children from the start. Not thread safe.
+// Ends what a killed keeper (keeper.h) leaves behind. As a subreaper, this process becomes the
+// parent of the processes that its descendants leave behind. Processes that a keeper started carry the mark
+// of descent_mark.h. Other children, such as a daemon of the job script that executed this program, are left
+// alone. If no mark is available, the only children left alone are those that existed at construction. Not
+// thread safe.
 #pragma once
 
 #include <sys/types.h>

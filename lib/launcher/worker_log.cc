@@ -111,9 +111,9 @@ struct WorkerLog::File {
     ::close(std::exchange(fd, next));
     size_bytes = 0;
     if (!replaces) return absl::OkStatus();
-    return OnceEach(EnvironmentError(absl::StrCat(path, " has grown beyond ", FormatBytes(limit_bytes),
-                                                  " again: the oldest part of this log is removed each time "
-                                                  "(launch.log_limit)")),
+    return OnceEach(EnvironmentError(absl::StrCat(path, " has exceeded ", FormatBytes(limit_bytes),
+                                                  " again; whenever this happens, the oldest part of the log "
+                                                  "is removed (launch.log_limit)")),
                     is_loss_said);
   }
 

@@ -33,9 +33,10 @@ class LineSplitter {
 
 class WorkerLog {
  public:
-  // Appends to the file, by way of `disk`: it holds all attempts of the rank. At the end of the line with
-  // which it has `limit_bytes` or more, it is renamed to OlderPath and begun again; an older one of that name
-  // is removed, and an error of the queue says so once. 0: no limit.
+  // Appends to the file, by way of `disk`: it holds all attempts of the rank. After the line that brings the
+  // file to `limit_bytes` or more, it is renamed to OlderPath and a new file is started. An existing file of
+  // that name is removed, and the queue reports this once as an error. If `limit_bytes` is 0, the size is not
+  // limited.
   static absl::StatusOr<WorkerLog> Open(const std::string& path, int64_t limit_bytes, DiskQueue& disk);
   static std::string OlderPath(const std::string& path);  // "rank-00000.log.1"
 

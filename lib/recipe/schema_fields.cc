@@ -937,9 +937,9 @@ void AddRest(Builder& b) {
       .Free();
   b.Add(
        "launch.log_limit",
-       "Size at which the log of a worker is renamed to `rank-NNNNN.log.1` and begun again. The former file "
-       "of "
-       "that name is removed, so that a worker's logs take twice this size at most.",
+       "Size at which a worker's log is renamed to `rank-NNNNN.log.1` and a new log is started. An existing "
+       "file "
+       "of that name is replaced, so a worker's logs take at most twice this size.",
        [](Recipe & r, size_t) -> auto& { return r.launch.log_limit_bytes; })
       .OfKind(Kind::kBytes)
       .Range(1, kMaxCount)

@@ -59,7 +59,7 @@ absl::StatusOr<Reply> Call(const LauncherAccess& access, absl::Duration timeout,
   for (const std::string& endpoint : access.endpoints) {
     Reply reply;
     grpc::Status status;
-    // Somebody may crowd the port: another connection may find room. Each call may be made twice.
+    // Other clients may crowd the port, but a new connection may succeed. Each call is safe to repeat.
     for (int tries = 0; tries < kMaxTries; ++tries) {
       TRAINCTL_ASSIGN_OR_RETURN(const auto channel, MakeTlsChannel(endpoint, credentials));
       const std::unique_ptr<v1::Admin::Stub> stub = v1::Admin::NewStub(channel);

@@ -1,7 +1,7 @@
 // Internal to lib/rpc: the port at which other machines ask for the status and have a run saved or stopped.
-// It has its own authority: whoever may read the run folder finds a reader's certificate there
-// (access_file.h), and with that does not reach the agents' port. What a connection may send is limited
-// (metered_relay.h). Thread safe.
+// It has its own authority. Any user who can read the run folder finds a reader's certificate there
+// (access_file.h), and the agents' port must not accept that certificate. The bytes that a connection may
+// send are limited (metered_relay.h). Thread safe.
 #pragma once
 
 #include <memory>

@@ -43,8 +43,8 @@ absl::Status AgentHub::Start() {
   TRAINCTL_ASSIGN_OR_RETURN(const Credential own,
                             authority_->Issue({Role::kCoordinator, "launch"}, options_.addresses));
   TRAINCTL_ASSIGN_OR_RETURN(bootstrap_, authority_->Issue({Role::kBootstrap, "agent"}));
-  // No limit for what the connections share: it would end the streams of honest agents for a large message of
-  // another one (docs/design/security.md).
+  // The connections have no shared memory limit, because one agent's large message would then end the streams
+  // of honest agents (docs/design/security.md).
   TRAINCTL_ASSIGN_OR_RETURN(server_, TlsServer::Start({.addresses = options_.addresses,
                                                        .port = options_.port,
                                                        .what = "the agents' port",

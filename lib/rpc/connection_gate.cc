@@ -129,8 +129,8 @@ int KeptDescriptors(int times) {
   return most - times * std::min(kKeptDescriptors, most / 4);
 }
 
-// "10.0.0.1:4711", "[fd00::1]:4711" of what gRPC calls a peer. Its address may name an interface, "%25eth0",
-// which ours does not.
+// Converts gRPC's name of a peer to "10.0.0.1:4711" or "[fd00::1]:4711". gRPC's address may include an
+// interface, such as "%25eth0"; our endpoints do not.
 std::string EndpointOfPeer(absl::string_view peer) {
   const std::string text = absl::StrReplaceAll(peer, {{"%5B", "["}, {"%5D", "]"}, {"%25", "%"}});
   const absl::StatusOr<Endpoint> endpoint = ParseEndpoint(text.substr(text.find(':') + 1));
@@ -301,7 +301,7 @@ bool ConnectionGate::IsOfUser(int fd, Connection& connection) {
   connection.host = is_known ? absl::StrCat("user ", peer.uid) : "an unknown user";
   if (is_known && (peer.uid == ::geteuid() || peer.uid == 0)) return true;
   refusals_->Add(RefusalLog::Kind::kUser,
-                 absl::StrCat("a connection to the control socket was refused: it is of ", connection.host));
+                 absl::StrCat("a connection to the control socket from ", connection.host, " was refused"));
   return false;
 }
 
@@ -371,8 +371,8 @@ size_t ConnectionGate::OldestOfTheMost() const {
   return most->second.second;
 }
 
-// gRPC may close the descriptor at any moment, and its number may belong to another file the next: of the
-// copy, nobody else can.
+// gRPC may close the descriptor at any moment, and its number may then refer to another file. Only this
+// function can close the copy.
 void ConnectionGate::End(const Connection& connection) {
   const int copy = ::fcntl(connection.fd, F_DUPFD_CLOEXEC, 0);
   if (copy < 0) return;

@@ -29,19 +29,20 @@ namespace trainctl::rpc {
 class ConnectionGate {
  public:
   struct Limits {
-    // Connections at a time. Over TCP, only those count that have not been welcomed; one more ends the oldest
-    // one of the address (of IPv6: the /64) that has the most of them. At a Unix socket all count, and one
-    // more is refused.
+    // Maximum number of simultaneous connections. Over TCP, only connections that have not been welcomed
+    // count. One more ends the oldest connection of the address (for IPv6, the /64) that has the most. On a
+    // Unix socket, all connections count, and one more is refused.
     size_t max_connections = 512;
     // A TCP connection that has not been welcomed by then is ended.
     absl::Duration patience = absl::InfiniteDuration();
     // A client's bytes, over the life of its TCP connection; 0: as many as it wants.
     int64_t max_bytes_in = 0;
-    // No connection gets a descriptor with a number from here on.
+    // Connections only get descriptors with numbers below this one.
     int first_kept_fd = 0;
   };
-  // Of RLIMIT_NOFILE, a quarter but at most 256 descriptors are kept for the launcher's own files, and as
-  // many again for the Unix socket alone: strangers at the port never keep `trainctl stop` out.
+  // Limits that reserve a quarter of RLIMIT_NOFILE, at most 256 descriptors, for the launcher's own files.
+  // They reserve as many again for the Unix socket only, so strangers at the port cannot block `trainctl
+  // stop`.
   static Limits LimitsOfPort();
   static Limits LimitsOfSocket();
 

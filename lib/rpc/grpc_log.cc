@@ -32,12 +32,12 @@ void TellOfHandshake(absl::string_view message) {
   const absl::string_view reason = absl::StripSuffix(message.substr(message.rfind(':') + 1), ".");
   const bool is_certificate = absl::StrContains(reason, "certificate");
   const bool is_missing = absl::StrContains(reason, "did not return a certificate");
-  const std::string what =
-      absl::StrCat("a connection from another machine was refused: ",
-                   is_missing       ? "it shows no certificate"
-                   : is_certificate ? "its certificate is of another job, or outside its dates"
-                                    : "it does not speak our TLS",
-                   " (", absl::StripAsciiWhitespace(reason), ")");
+  const std::string what = absl::StrCat(
+      "a connection from another machine was refused: ",
+      is_missing       ? "it presented no certificate"
+      : is_certificate ? "its certificate belongs to another job or is outside its validity period"
+                       : "its TLS handshake failed",
+      " (", absl::StripAsciiWhitespace(reason), ")");
   Watchers& watchers = GetWatchers();
   std::lock_guard lock(watchers.mutex);
   for (RefusalLog* const refusals : watchers.refusals) {

@@ -543,12 +543,12 @@ absl::Status CheckDates(const Credential& credential, absl::Time now) {
     };
     const std::string when =
         absl::StrCat("the job's certificate is valid from ", format(begin), " to ", format(end),
-                     " UTC, and the clock of this machine says ", format(now), ": ");
+                     " UTC, but this machine's clock shows ", format(now), ": ");
     if (now > end) {
       return UsageError(
           absl::StrCat(when,
-                       "it has expired, unless that clock is wrong; stop the run and resume it. "
-                       "In Kubernetes, print the manifest again"));
+                       "the certificate has expired, or the clock is wrong. If it has expired, stop "
+                       "and resume the run; in Kubernetes, print the manifest again"));
     }
     return UsageError(absl::StrCat(when, "set the clocks; those of a job's machines may differ by ",
                                    absl::FormatDuration(kCertificateBackdate)));

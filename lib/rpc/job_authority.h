@@ -117,9 +117,9 @@ absl::StatusOr<Identity> ParsePeer(absl::Span<const std::string> uris, absl::str
 // itself would report that to its log only.
 absl::Status CheckCredential(const Credential& credential);
 
-// UsageError if the authority's certificate or the other one is not valid at `now`, with the dates: this
-// machine's clock, or the launcher's, is wrong by more than kCertificateBackdate. gRPC would only report that
-// no address answers. Requires CheckCredential.
+// UsageError, naming the dates, if the authority's certificate or the peer's own is not valid at `now`. The
+// usual cause is that this machine's clock or the launcher's is wrong by more than kCertificateBackdate. gRPC
+// itself would report only that no address answers. Requires CheckCredential.
 absl::Status CheckDates(const Credential& credential, absl::Time now);
 
 }  // namespace trainctl::rpc

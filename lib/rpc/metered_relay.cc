@@ -76,7 +76,7 @@ void MeteredRelay::Run() {
       const short events = static_cast<short>(fds[1 + 2 * i].revents | fds[2 + 2 * i].revents);
       if (events == 0) continue;
       const bool can_go_on = Move(pairs[i].in) && Move(pairs[i].out);
-      // Whoever has hung up reads no more, and what the client did not take by now is dropped.
+      // An end that has hung up reads nothing more. Data that the client has not taken by now is dropped.
       if (can_go_on && (events & (POLLHUP | POLLERR)) == 0) continue;
       Close(pairs[i]);
       pairs.erase(pairs.begin() + static_cast<ptrdiff_t>(i));

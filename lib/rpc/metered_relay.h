@@ -1,7 +1,7 @@
 // Internal to lib/rpc: copies bytes between connections of clients and a server in this process, and ends a
-// connection whose client has sent more than it may. gRPC 1.51 bounds neither the streams of a client that
-// does not acknowledge its settings nor the headers of one stream; what a client cannot send costs nothing.
-// Thread safe.
+// connection whose client has sent more than it may. gRPC 1.51 limits neither the number of streams of a
+// client that does not acknowledge its settings nor the headers of one stream. Limiting the bytes that a
+// client can send limits both. Thread safe.
 #pragma once
 
 #include <cstdint>

@@ -24,10 +24,10 @@ namespace trainctl::rpc {
 // is no connection. UsageError as CheckCredential.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const Credential& credential);
 
-// The largest message, how often clients may ping, and how many calls a connection has at once. A connection
-// that takes longer than kHandshakeTimeout for its handshake is dropped, and so is one that has no call for
-// as long. The server sends no pings itself: the coordinator decides who is silent, and a worker that a
-// debugger holds keeps its connection.
+// Sets the maximum message size, the allowed ping rate and the number of concurrent calls per connection. A
+// connection that takes longer than kHandshakeTimeout for its handshake is dropped, and so is one that has no
+// call for as long. The server itself sends no pings. The coordinator decides which peers are silent, and a
+// worker stopped in a debugger keeps its connection.
 void SetServerLimits(grpc::ServerBuilder& builder, int max_message_bytes);
 
 // UsageError as CheckCredential, and if the authority's certificate is not valid at the time of this

@@ -28,7 +28,7 @@ absl::StatusOr<std::unique_ptr<TlsServer>> TlsServer::Start(const Options& optio
     return EnvironmentError(absl::StrCat("cannot listen for other machines on ",
                                          absl::StrJoin(options.addresses, ", "),
                                          options.port == 0 ? "" : absl::StrCat(", port ", options.port),
-                                         "; launch.interface names another network"));
+                                         "; set launch.interface to use another network"));
   }
   return started;
 }

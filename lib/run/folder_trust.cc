@@ -47,7 +47,8 @@ bool IsPrivateGroup(gid_t group) {
   return name == entry.gr_name;
 }
 
-// What a file becomes that this process creates in a folder with mode 0600; none if it cannot.
+// Owner and mode that a file gets if this process creates it in `folder` with mode 0600. Empty if the file
+// cannot be created.
 std::optional<struct stat> NewFileIn(const std::string& folder) {
   std::string path = folder + "/.trainctl-owner-XXXXXX";
   const int fd = ::mkostemp(path.data(), O_CLOEXEC);
@@ -81,10 +82,10 @@ absl::Status Check(const std::string& path, const std::string& folder) {
   if (::stat(path.c_str(), &info) != 0) return absl::OkStatus();  // whoever needs it reports why
   const std::string who = WhoElse(info, folder);
   if (who.empty()) return absl::OkStatus();
-  return UsageError(
-      absl::StrCat(path, " ", who, ", and this is ", NameOfUser(::geteuid()),
-                   ": whoever can change a run folder decides what its launch executes. Take "
-                   "their access away, copy the run, or, if you trust them, add --trust-folder"));
+  return UsageError(absl::StrCat(path, " ", who, ", but you are ", NameOfUser(::geteuid()),
+                                 ". Anyone who can change a run folder controls the commands that its launch "
+                                 "executes. Remove their access, copy the run, or add --trust-folder if you "
+                                 "trust them"));
 }
 
 }  // namespace

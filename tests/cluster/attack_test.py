@@ -43,7 +43,8 @@ def connect(address):
 
 
 def connect_http2(address, context):
-    """As far as a client can tell: with TLS 1.3 its handshake is complete before the server has seen a certificate."""
+    """Connects, as far as a client can tell: with TLS 1.3, the client's handshake completes before the server has seen
+    its certificate."""
     global reached
     connection = http2.Connection(address, context)
     reached += 1
@@ -51,7 +52,7 @@ def connect_http2(address, context):
 
 
 def until_the_end(attack):
-    """Again and again; that the other end hangs up is what the attackers expect."""
+    """Repeats the attack for SECONDS seconds and returns `reached`. The attackers expect the other end to hang up."""
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
         try:
@@ -161,7 +162,7 @@ def peak_bytes(pid):
 
 
 class Answers:
-    """What the launcher's own user hears, meanwhile."""
+    """Calls by the launcher's own user during the attacks, with their count and slowest time."""
 
     def __init__(self, case):
         self.case = case

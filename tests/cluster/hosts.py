@@ -382,7 +382,8 @@ class Hosts:
     dead_interface: a second interface eth1 with an address, listed first. "down": it is down. "dead": it looks well,
         and nothing that is sent there arrives.
     shared: folders that hosts see as well, where they lie in /tmp, /run or /dev/shm. The tree of this file is one.
-    for_all_users: all users of a host can reach them: what only root may enter on the way to them, /root say, is hidden.
+    for_all_users: if true, all users of a host can reach the shared folders. A parent folder that only its owner may
+        enter, such as /root, is hidden.
 
     Attributes: dir (shared by all), home (of root on all hosts, empty; run() and popen() have it as HOME, too),
     ssh_config, address (of this machine, as hosts see it), env.

@@ -26,7 +26,7 @@ def frame(kind, flags, stream, payload=b""):
 
 
 def literal(name, value):
-    """A header that no table keeps; neither is longer than 126 bytes."""
+    """Encodes a header field without indexing; name and value are at most 126 bytes each."""
     return b"\x00" + bytes([len(name)]) + name + bytes([len(value)]) + value
 
 
@@ -37,7 +37,7 @@ def call_headers(method):
 
 
 class Connection:
-    """Raises OSError once the other end has had enough. Reads only when it has to wait for room."""
+    """An HTTP/2 client connection that raises OSError once the peer closes it. Reads only when it waits for room."""
 
     def __init__(self, address, context):
         self._initial = INITIAL_WINDOW
@@ -62,7 +62,7 @@ class Connection:
         self.send(frame(HEADERS, END_HEADERS, stream, call_headers(method)))
 
     def send_data(self, stream, data):
-        """As the other end makes room for it."""
+        """Sends `data` as the peer's flow-control windows allow."""
         at = 0
         while at < len(data):
             count = min(self._windows[0], self._windows[stream], 16384, len(data) - at)

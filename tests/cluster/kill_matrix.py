@@ -33,8 +33,8 @@ KEEPER = (0, "trainctl-keeper, was killed on node2")
 ONLY_KEEPER = (0, "trainctl-keeper, was killed")
 RESTARTED = (0, "restarting all workers")
 ENDS = ("KILL", "STOP", "TERM", "SEGV", "EXIT0", "EXIT3", "OOM")
-# Not an end: the files of its sockets and tokens are removed, as programs do that clean up, and then a worker of its
-# host is killed, whose successor needs them.
+# This does not end the process. Its socket and token files are removed, as a cleanup program would do, and then a worker
+# on its host is killed. The worker's successor needs those files.
 CLEANED = "CLEANED"
 GROUP_BYTES, EATEN_BYTES = 3 << 28, 1 << 30
 

@@ -138,7 +138,7 @@ class AttackTest : public AgentsTest {
   // A call with this certificate does not even get a connection, however often, and the log tells once.
   void ExpectNoConnection(
       const Credential& theirs,
-      const std::string& why = "its certificate is of another job, or outside its dates") {
+      const std::string& why = "its certificate belongs to another job or is outside its validity period") {
     const std::string to = endpoint();
     testing::internal::CaptureStderr();
     for (int i = 0; i < 5; ++i) {
@@ -189,7 +189,7 @@ class AttackTest : public AgentsTest {
 };
 
 TEST_F(AttackTest, WithoutACertificateThereIsNoConnection) {
-  ExpectNoConnection({}, "it shows no certificate");
+  ExpectNoConnection({}, "it presented no certificate");
 }
 
 TEST_F(AttackTest, WithTheBootstrapCertificateNothingIsAllowedButToEnroll) {
@@ -382,7 +382,7 @@ TEST_F(AttackTest, GarbageIsDroppedAndToldOfOnce) {
   ExpectUnaffected();
   const std::string log = testing::internal::GetCapturedStderr();
   EXPECT_EQ(NumLines(log), 1u) << log;
-  EXPECT_THAT(log, HasSubstr("it does not speak our TLS"));
+  EXPECT_THAT(log, HasSubstr("its TLS handshake failed"));
 }
 
 TEST_F(AttackTest, SlowOnesHoldNobodyUpNorTheEnd) {

@@ -1,4 +1,5 @@
-// Who may stay connected, without any of gRPC: what the gate accepts, this test keeps.
+// Tests which connections the gate keeps open, without gRPC: the test itself holds the descriptors that the
+// gate accepts.
 #include "rpc/connection_gate.h"
 
 #include <arpa/inet.h>

@@ -449,7 +449,7 @@ TEST_F(RpcTest, ProcessesOfOtherUsersAreTurnedAwayAndToldOfOnce) {
   EXPECT_TRUE(store(0).Set("still", Bytes("here")).ok());
   const std::string log = testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
-  EXPECT_THAT(log, HasSubstr("it is of user 65534"));
+  EXPECT_THAT(log, HasSubstr("from user 65534 was refused"));
 }
 
 TEST_F(RpcTest, AWorkerIsRefusedAsAdminAndToldOfOnce) {

@@ -365,9 +365,9 @@ TEST_F(TlsTest, AClockThatIsFarOffIsTheReasonThatIsGiven) {
     return std::string(refused.message());
   };
   EXPECT_THAT(refusal_at(absl::Hours(48)),
-              testing::AllOf(HasSubstr("and the clock of this machine says "),
+              testing::AllOf(HasSubstr("but this machine's clock shows "),
                              HasSubstr("set the clocks; those of a job's machines may differ by 24h")));
-  EXPECT_THAT(refusal_at(-kCertificateLifetime - absl::Hours(1)), HasSubstr("it has expired"));
+  EXPECT_THAT(refusal_at(-kCertificateLifetime - absl::Hours(1)), HasSubstr("the certificate has expired"));
 }
 
 }  // namespace
