@@ -79,7 +79,9 @@ void AddPlan(CLI::App& app, Action& action) {
              "step_time, cost, headroom or fewest_gpus (default: the recipe's plan.objective)");
   stands_for("--price", "plan.price_per_gpu_hour", "DOLLARS", "Price of one GPU for one hour");
   stands_for("--as", "plan.framework", "FRAMEWORK", "A what-if: price it as another trainer would run it");
-  verb->add_option("--top", options->top, "Layouts to show")
+  verb->add_flag("--all", options->all,
+                 "Show every layout that was considered, not only the best of each family");
+  verb->add_option("--top", options->top, "Of a what-if: layouts to show")
       ->check(CLI::Range(1, 1000))
       ->type_name("N")
       ->capture_default_str();

@@ -15,7 +15,8 @@ struct PlanOptions {
   std::string profile;  // of `trainctl calibrate FILE.csv`
   std::string write, trace, html;
   OutputRules output_rules;  // of these three
-  int top = 5;
+  int top = 5;               // of a what-if
+  bool all = false;          // of our own trainer: not only the best of each family
   bool explain = false;
   bool draw = false;
   bool pareto = false;

@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <numeric>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "apps/trainctl/host_of_run.h"
 #include "apps/trainctl/plan_outputs.h"
+#include "apps/trainctl/plan_table.h"
 #include "apps/trainctl/text_table.h"
 #include "apps/trainctl/timeout_table.h"
 #include "base/json.h"
@@ -20,6 +19,7 @@
 #include "launcher/printable_text.h"
 #include "plan/precision_text.h"
 #include "planner/make_plan.h"
+#include "planner/run_estimate.h"
 #include "report/draw_plan.h"
 #include "report/explain_plan.h"
 #include "report/page.h"
@@ -28,131 +28,26 @@
 namespace trainctl::cli {
 namespace {
 
-constexpr size_t kFewRows = 12;
-
-bool IsBetter(const plan::Candidate* a, const plan::Candidate* b) {
-  if (a->chosen != b->chosen) return a->chosen;
-  if (a->fits != b->fits) return a->fits;
-  return a->fits ? a->step_seconds < b->step_seconds : a->memory.peak_bytes < b->memory.peak_bytes;
-}
-
-// One row for each strategy: the variant that stands for it.
-std::vector<const plan::Candidate*> RowsOf(const plan::Plan& plan) {
-  std::vector<const plan::Candidate*> rows;
-  for (const plan::Candidate& candidate : plan.candidates) {
-    const auto row = std::find_if(rows.begin(), rows.end(), [&](const plan::Candidate* other) {
-      return other->layout.mesh == candidate.layout.mesh &&
-             other->layout.zero_stage == candidate.layout.zero_stage;
-    });
-    if (row == rows.end()) {
-      rows.push_back(&candidate);
-    } else if (IsBetter(&candidate, *row)) {
-      *row = &candidate;
-    }
-  }
-  return rows;
-}
-
 std::string MiB(int64_t bytes) { return absl::StrFormat("%.1f", static_cast<double>(bytes) / (1 << 20)); }
 
-// "full", "full 3,1": layers of each stage; of many stages "full of 40".
-std::string WhatAgain(const layout::Layout& layout) {
-  constexpr size_t kMostShown = 4;
-  const std::vector<int64_t>& layers = layout.recomputed_layers;
-  const absl::string_view name = layout::RecomputeName(layout.recompute);
-  if (layers.empty()) return std::string(name);
-  if (layers.size() <= kMostShown) return absl::StrCat(name, " ", absl::StrJoin(layers, ","));
-  return absl::StrCat(name, " of ", std::accumulate(layers.begin(), layers.end(), int64_t{0}));
-}
-
-// "1f1b", "interleaved-1f1b x4": stages of each rank.
-std::string OrderOf(const layout::Pipeline& pipeline) {
-  return pipeline.virtual_stages == 1 ? pipeline.order
-                                      : absl::StrCat(pipeline.order, " x", pipeline.virtual_stages);
-}
-
-// `cuts`: some layout cuts the model.
-std::vector<std::string> Cells(const plan::Candidate& candidate, bool cuts) {
-  const layout::Layout& layout = candidate.layout;
-  std::vector<std::string> cells = {candidate.chosen ? "*" : "",
-                                    std::string(layout::StrategyName(layout.zero_stage))};
-  if (cuts) {
-    cells.insert(cells.end(),
-                 {OrderOf(layout.pipeline), absl::StrCat(layout.mesh.pp), absl::StrCat(layout.mesh.tp)});
-  }
-  for (const int64_t count :
-       {int64_t{layout.mesh.dp_replicate}, int64_t{layout.mesh.dp_shard}, layout.micro_batch})
-    cells.push_back(absl::StrCat(count));
-  cells.push_back(WhatAgain(layout));
-  for (int64_t bytes : candidate.memory.at_peak) cells.push_back(MiB(bytes));
-  cells.push_back(MiB(candidate.memory.peak_bytes));
-  cells.push_back(candidate.reason);
-  return cells;
-}
-
-// More rows than this say less: the best of them stay, in the order of strategies.
-std::vector<const plan::Candidate*> Shown(const plan::Plan& plan, size_t most) {
-  std::vector<const plan::Candidate*> rows = RowsOf(plan);
-  if (rows.size() <= most) return rows;
-  std::vector<const plan::Candidate*> best = rows;
-  std::stable_sort(best.begin(), best.end(), IsBetter);
-  best.resize(most);
-  rows.erase(std::remove_if(rows.begin(), rows.end(),
-                            [&](const plan::Candidate* row) {
-                              return std::find(best.begin(), best.end(), row) == best.end();
-                            }),
-             rows.end());
-  return rows;
-}
-
-void PrintTable(const plan::Plan& plan, size_t most, bool color) {
-  const std::vector<const plan::Candidate*> rows = Shown(plan, most);
-  const bool cuts = std::any_of(rows.begin(), rows.end(), [](const plan::Candidate* row) {
-    return row->layout.mesh.pp * row->layout.mesh.tp > 1;
-  });
-  std::vector<std::string> head = {"", "strategy"};
-  if (cuts) head.insert(head.end(), {"schedule", "pp", "tp"});
-  head.insert(head.end(), {"replicate", "shard", "micro", "recompute", "parameters", "gradients", "optimizer",
-                           "activations", "buffers", "total", ""});
-  const auto is_name = [&](size_t column) {
-    return head[column].empty() || head[column] == "strategy" || head[column] == "schedule" ||
-           head[column] == "recompute";
-  };
-  std::vector<std::vector<std::string>> table = {head};
-  std::vector<bool> chosen = {false};
-  for (const plan::Candidate* row : rows) {
-    table.push_back(Cells(*row, cuts));
-    chosen.push_back(row->chosen);
-  }
-  std::vector<size_t> widths(table[0].size(), 0);
-  for (const auto& row : table) {
-    for (size_t i = 0; i + 1 < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  for (size_t r = 0; r < table.size(); ++r) {
-    std::string line;
-    for (size_t i = 0; i < table[r].size(); ++i) {
-      const std::string pad(widths[i] - std::min(widths[i], table[r][i].size()), ' ');
-      const bool left = is_name(i);
-      absl::StrAppend(&line, i == 0 ? "" : "  ", left ? table[r][i] : pad, left ? pad : table[r][i]);
-    }
-    while (!line.empty() && line.back() == ' ') line.pop_back();
-    const char* const begin = !color ? "" : chosen[r] ? "\x1b[1;32m" : r == 0 ? "\x1b[1m" : "";
-    std::printf("%s%s%s\n", begin, line.c_str(), *begin == '\0' ? "" : "\x1b[0m");
-  }
-}
-
-void Print(const plan::Plan& plan, const recipe::LoadedRecipe& loaded, size_t most, bool color) {
+void Print(const plan::Plan& plan, const recipe::LoadedRecipe& loaded, const PlanTableOptions& options) {
   const recipe::Recipe& recipe = loaded.recipe;
   std::printf("%s: %s parameters, %s, %d worker%s, %d sequences of %d tokens a step\n",
               recipe.run.name.c_str(), FormatCount(plan.num_parameters).c_str(),
               plan::PrecisionText(plan.setting.types), static_cast<int>(plan.layout.mesh.world_size()),
               plan.layout.mesh.world_size() == 1 ? "" : "s", static_cast<int>(recipe.train.batch_sequences),
               static_cast<int>(plan.setting.seq_len));
-  std::printf("Tensor memory of one worker at its peak, in MiB (limit %s):\n\n",
-              MiB(plan.memory_limit_bytes).c_str());
-  PrintTable(plan, most, color);
-  const size_t hidden = RowsOf(plan).size() - std::min(RowsOf(plan).size(), most);
-  if (hidden > 0) std::printf("   and %d more; --top N shows N\n", static_cast<int>(hidden));
+  std::printf("%s; each worker has %s for tensors:\n\n",
+              options.all ? "Every layout that was considered" : "The best layout of each family",
+              FormatBytes(plan.memory_limit_bytes).c_str());
+  PrintPlanTable(plan, recipe, options);
+  if (HasTimes(plan)) {
+    std::printf("\n%s\n",
+                planner::AnswerOf(planner::EstimateRun(plan, plan::Chosen(plan), recipe), recipe).c_str());
+    std::printf("  %s\n", report::TrustInTime(plan).c_str());
+  } else {
+    std::printf("\n%s\n", report::TrustInTime(plan).c_str());
+  }
   std::printf("\nChosen: %s, accumulation %d; peak %s in %s\n", plan.layout.ToString().c_str(),
               static_cast<int>(plan.layout.num_micro_batches), FormatBytes(plan.predicted.peak_bytes).c_str(),
               plan.predicted.peak_where.c_str());
@@ -162,6 +57,24 @@ void Print(const plan::Plan& plan, const recipe::LoadedRecipe& loaded, size_t mo
   for (const std::string& lacks : loaded.missing) std::printf("  missing for a launch: %s\n", lacks.c_str());
   if (recipe.launch.backend == "local") std::printf("  %s\n", SumUpTimeouts(recipe.launch).c_str());
   std::printf("  step %s\n", plan.step_hash.c_str());
+}
+
+// Adds what people compare to a candidate of plan.json. What does not depend on the run's rates stays as it
+// is.
+void AddEstimate(const plan::Plan& plan, const plan::Candidate& candidate, const recipe::Recipe& recipe,
+                 Json& json) {
+  const planner::RunEstimate estimate = planner::EstimateRun(plan, candidate, recipe);
+  json["estimated_step_seconds"] = estimate.step_seconds;
+  json["tokens_per_second"] = estimate.tokens_per_second;
+  json["mfu"] = estimate.mfu > 0 ? Json(estimate.mfu) : Json();
+  json["days"] = estimate.run_tokens > 0 ? Json(estimate.run_seconds / 86400) : Json();
+  json["cost"] = estimate.run_dollars > 0 ? Json(estimate.run_dollars) : Json();
+  json["peak_bytes"] = candidate.memory.peak_bytes;
+  for (int category = 0; category < schedule::kNumCategories; ++category) {
+    json["memory_by_category"]
+        [std::string(schedule::CategoryName(static_cast<schedule::Category>(category)))] =
+            candidate.memory.at_peak[static_cast<size_t>(category)];
+  }
 }
 
 void Title(const char* text, bool color) {
@@ -283,13 +196,17 @@ absl::StatusOr<ExitCode> PlanOurs(const recipe::LoadedRecipe& loaded, const Plan
   }
   if (output.json) {
     Json json = plan::PlanToJsonObject(plan);
+    for (size_t i = 0; i < plan.candidates.size(); ++i) {
+      AddEstimate(plan, plan.candidates[i], loaded.recipe, json["candidates"][i]);
+      if (plan.candidates[i].chosen) AddEstimate(plan, plan.candidates[i], loaded.recipe, json["chosen"]);
+    }
     for (const std::string& note : loaded.notes) json["notes"].push_back(note);
     json["missing"] = loaded.missing;
     if (options.explain) json["explanation"] = ExplanationToJson(report::ExplainPlan(plan, spec));
     std::puts(PrintableJson(json, 2).c_str());
     return ExitCode::kOk;
   }
-  Print(plan, loaded, std::max<size_t>(kFewRows, static_cast<size_t>(options.top)), output.stdout_color);
+  Print(plan, loaded, {.all = options.all, .color = output.stdout_color});
   for (const std::string* path : {&options.write, &options.trace, &options.html}) {
     if (!path->empty()) std::printf("  written to %s\n", launcher::PrintableText(*path).c_str());
   }

@@ -16,8 +16,8 @@
 #include "base/json.h"
 #include "frameworks/cluster_plan.h"
 #include "frameworks/cluster_plan_json.h"
-#include "plan/utilization.h"
 #include "planner/make_plan.h"
+#include "planner/run_estimate.h"
 
 namespace trainctl::cli {
 namespace {
@@ -104,24 +104,20 @@ Figures FiguresOf(const frameworks::ClusterPlan& plan) {
 }
 
 Figures FiguresOf(const plan::Plan& plan, const recipe::Recipe& recipe) {
-  const plan::Candidate& chosen = plan::Chosen(plan);
-  const double tokens =
-      static_cast<double>(recipe.train.batch_sequences) * static_cast<double>(recipe.data.seq_len);
-  const double workers = static_cast<double>(plan.layout.mesh.world_size());
-  const double per_second = tokens / chosen.step_seconds;
-  const double peak = plan::PeakTokensPerSecond(plan);
+  const planner::RunEstimate estimate = planner::EstimateRun(plan, plan::Chosen(plan), recipe);
+  const bool has_price = estimate.dollars_per_billion_tokens > 0;
   const Json json = plan::PlanToJsonObject(plan);
   return {.workers = plan.layout.mesh.world_size(),
-          .step_seconds = chosen.step_seconds,
-          .tokens_per_second = per_second,
-          .mfu = peak > 0 ? per_second / peak : 0,
-          .cost = 1e9 / per_second * workers / 3600,
+          .step_seconds = estimate.step_seconds,
+          .tokens_per_second = estimate.tokens_per_second,
+          .mfu = estimate.mfu,
+          .cost = has_price ? estimate.dollars_per_billion_tokens : estimate.worker_hours_per_billion_tokens,
           .memory_bytes = static_cast<double>(plan.predicted.peak_bytes),
           .layout = plan.layout.ToString(),
-          .has_price = false,
+          .has_price = has_price,
           .chosen = {{"layout", json["layout"]},
                      {"step_hash", plan.step_hash},
-                     {"estimated_step_seconds", chosen.step_seconds},
+                     {"estimated_step_seconds", estimate.step_seconds},
                      {"peak_bytes", plan.predicted.peak_bytes}}};
 }
 

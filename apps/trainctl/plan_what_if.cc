@@ -21,6 +21,8 @@
 namespace trainctl::cli {
 namespace {
 
+constexpr int kMostShown = 1000;
+
 using frameworks::Choice;
 using frameworks::ClusterPlan;
 
@@ -174,7 +176,7 @@ absl::StatusOr<frameworks::ClusterPlanOptions> SearchOptionsOf(const PlanOptions
 absl::StatusOr<ExitCode> PlanWhatIf(const recipe::LoadedRecipe& loaded, const PlanOptions& options,
                                     const Output& output) {
   TRAINCTL_ASSIGN_OR_RETURN(frameworks::ClusterPlanOptions plan_options,
-                            SearchOptionsOf(options, options.top));
+                            SearchOptionsOf(options, options.all ? kMostShown : options.top));
   plan_options.pareto = options.pareto || !options.html.empty();
   TRAINCTL_ASSIGN_OR_RETURN(const ClusterPlan plan, frameworks::MakeClusterPlan(loaded, plan_options));
   if (!options.write.empty()) {

@@ -7,10 +7,6 @@
 namespace trainctl::frameworks {
 namespace {
 
-// A pinned copy to host memory over PCIe 4.0 x16, of the 32 GB/s that it has; saves go on from there
-// beside the steps.
-constexpr double kHostCopyBytesPerSecond = 25e9;
-
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 bool WithinHair(const Score& best, const Score& other, double hair) {
@@ -37,7 +33,7 @@ Score ScoreOf(const Goal& goal, int64_t num_gpus, double memory_bytes, double st
 simulate::EffectiveTime EffectiveTimeOf(const Goal& goal, const Choice& choice) {
   simulate::Reliability reliability;
   if (goal.failures.has_value()) {
-    reliability.checkpoint_stall_seconds = choice.memory.checkpoint_bytes / kHostCopyBytesPerSecond;
+    reliability.checkpoint_stall_seconds = choice.memory.checkpoint_bytes / simulate::kHostCopyBytesPerSecond;
     reliability.checkpoint_interval_seconds = goal.failures->save_every_seconds;
     reliability.failures_per_gpu_hour = 3600 / goal.failures->gpu_mtbf_seconds;
     reliability.restart_seconds = goal.failures->restart_seconds;

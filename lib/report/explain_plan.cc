@@ -78,26 +78,26 @@ PlanExplanation ExplainPlan(const plan::Plan& plan, const model::ModelSpec& spec
           : "memory: from the step that runs, with the temporaries of the device's kernels; on one H100 it "
             "was met "
             "within 1 %. NCCL's buffers are not in it: cluster.memory_limit = auto leaves a tenth for them");
-  if (plan.rates.measured) {
-    explanation.trust.push_back(absl::StrCat("time: from rates that `trainctl calibrate` measured on this ",
-                                             plan.device == "cpu"                 ? "machine"
-                                             : plan.layout.mesh.world_size() == 1 ? "device"
-                                             : plan.rates.machine == nullptr
-                                                 ? "device; communication is guessed"
-                                                 : "device; communication uses published rates"));
-  } else if (plan.device == "cpu") {
-    explanation.trust.push_back(
-        "time: orders of magnitude, good for comparing layouts; `trainctl calibrate --device cpu` measures "
-        "this "
-        "machine");
-  } else if (!plan.hardware.empty()) {
-    explanation.trust.push_back(absl::StrCat(
-        "time: from published rates of ", plan.hardware,
-        ", good for comparing layouts; of runs, three on one H100 were compared, all within 4 %"));
-  } else {
-    explanation.trust.push_back("time: of no particular device; it orders layouts and says nothing else");
-  }
+  explanation.trust.push_back(absl::StrCat("time: ", TrustInTime(plan)));
   return explanation;
+}
+
+std::string TrustInTime(const plan::Plan& plan) {
+  if (plan.rates.measured) {
+    return absl::StrCat("from rates that `trainctl calibrate` measured on this ",
+                        plan.device == "cpu"                 ? "machine"
+                        : plan.layout.mesh.world_size() == 1 ? "device"
+                        : plan.rates.machine == nullptr      ? "device; communication is guessed"
+                                                             : "device; communication uses published rates");
+  }
+  if (plan.device == "cpu") {
+    return "orders of magnitude, good for comparing layouts; `trainctl calibrate --device cpu` measures this "
+           "machine";
+  }
+  if (plan.hardware.empty()) return "of no particular device; it orders layouts and says nothing else";
+  return absl::StrCat(
+      "from published rates of ", plan.hardware,
+      ", good for comparing layouts; of runs, three on one H100 were compared, all within 4 %");
 }
 
 }  // namespace trainctl::report

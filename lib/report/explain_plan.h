@@ -28,4 +28,7 @@ struct PlanExplanation {
 
 PlanExplanation ExplainPlan(const plan::Plan& plan, const model::ModelSpec& spec);
 
+// Where the plan's times are from, and how far to trust them.
+std::string TrustInTime(const plan::Plan& plan);
+
 }  // namespace trainctl::report

@@ -1294,19 +1294,33 @@ def calibrate_measures_and_plans_and_reports_say_so(c):
 @case
 def plan_in_a_table_and_in_json(c):
     result = c.run("plan", "recipe.toml", "--set", "parallel.zero_stage=auto")
-    c.expect(result, 0, "strategy", "parameters", "gradients", "optimizer", "activations", "buffers", "total", "Chosen:")
+    c.expect(result, 0, "strategy", "memory", "step", "tok/s each", " a step, ", " tokens/s; ", "Chosen:")
     rows = [line for line in result.stdout.splitlines() if re.match(r"(\*|\s)\s+(DDP|ZeRO-\d)\s", line)]
     if len(rows) < 4 or sum(row.startswith("*") for row in rows) != 1:
         c.fail("not all strategies, or not one choice:\n%s" % result.stdout)
     for row in rows:
-        numbers = [float(word) for word in re.findall(r"\d+\.\d", row)[:6]]
-        if len(numbers) != 6 or abs(sum(numbers[:5]) - numbers[5]) > 0.3:
-            c.fail("the categories do not sum to the total: %s" % row)
-        if not row.startswith("*") and not re.search(r"\d\.\d  \S", row):
-            c.fail("a strategy that was not chosen has no reason: %s" % row)
-    plan = json.loads(c.run("plan", "recipe.toml", "--json").stdout)
+        if not re.search(r" [mu]?s  +[\d,]+  +\w.*$", row):
+            c.fail("a row without a time, a speed or a reason: %s" % row)
+    every = c.run("plan", "recipe.toml", "--set", "parallel.zero_stage=auto", "--all")
+    plan = json.loads(c.run("plan", "recipe.toml", "--set", "parallel.zero_stage=auto", "--json").stdout)
     if not plan["schema"].startswith("trainctl.plan."):
         c.fail("the plan's schema is %s" % plan["schema"])
+    rows = [line for line in every.stdout.splitlines() if re.match(r"(\*|\s)\s+(DDP|ZeRO-\d)\s", line)]
+    if len(rows) != len(plan["candidates"]):
+        c.fail("--all shows %d of %d candidates" % (len(rows), len(plan["candidates"])))
+    # The same numbers wherever they are shown.
+    chosen, = (candidate for candidate in plan["candidates"] if candidate["chosen"])
+    for candidate in plan["candidates"]:
+        if sum(candidate["memory_by_category"].values()) != candidate["peak_bytes"]:
+            c.fail("the categories do not sum to the peak: %s" % candidate)
+        tokens = candidate["tokens_per_second"] * candidate["estimated_step_seconds"]
+        if abs(tokens - 8 * 32) > 1e-6:
+            c.fail("%g tokens a step" % tokens)
+    sweep = json.loads(c.run("plan", "recipe.toml", "--set", "parallel.zero_stage=auto", "--json", "--sweep",
+                             "train.steps=6").stdout)
+    for other in (plan["chosen"], sweep["points"][0]["chosen"]):
+        if other["estimated_step_seconds"] != chosen["estimated_step_seconds"]:
+            c.fail("%s is not the plan's %s" % (other, chosen["estimated_step_seconds"]))
 
 
 @case
