@@ -25,6 +25,7 @@
 #include "apps/trainctl/launch_needs.h"
 #include "apps/trainctl/machine_access.h"
 #include "apps/trainctl/option_checks.h"
+#include "apps/trainctl/plan_json.h"
 #include "apps/trainctl/planned_job.h"
 #include "apps/trainctl/remote_nodes.h"
 #include "apps/trainctl/slurm_job.h"
@@ -320,7 +321,7 @@ ExitCode TellMissing(const plan::Plan& plan, const recipe::Recipe& recipe, const
       remote.ok() && remote->has_value() ? StartCommands(**remote) : std::vector<std::string>();
   for (const std::string& command : starts) Tell("starts agents with: ", command);
   if (output.json) {
-    Json json = plan::PlanToJsonObject(plan);
+    Json json = PlanWithEstimates(plan, recipe);
     for (const std::string& note : notes) json["notes"].push_back(note);
     json["missing"] = missing;
     if (!starts.empty()) json["start_commands"] = starts;

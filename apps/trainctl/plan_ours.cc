@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "apps/trainctl/host_of_run.h"
+#include "apps/trainctl/plan_json.h"
 #include "apps/trainctl/plan_outputs.h"
 #include "apps/trainctl/plan_table.h"
 #include "apps/trainctl/text_table.h"
@@ -57,24 +58,6 @@ void Print(const plan::Plan& plan, const recipe::LoadedRecipe& loaded, const Pla
   for (const std::string& lacks : loaded.missing) std::printf("  missing for a launch: %s\n", lacks.c_str());
   if (recipe.launch.backend == "local") std::printf("  %s\n", SumUpTimeouts(recipe.launch).c_str());
   std::printf("  step %s\n", plan.step_hash.c_str());
-}
-
-// Adds what people compare to a candidate of plan.json. What does not depend on the run's rates stays as it
-// is.
-void AddEstimate(const plan::Plan& plan, const plan::Candidate& candidate, const recipe::Recipe& recipe,
-                 Json& json) {
-  const planner::RunEstimate estimate = planner::EstimateRun(plan, candidate, recipe);
-  json["estimated_step_seconds"] = estimate.step_seconds;
-  json["tokens_per_second"] = estimate.tokens_per_second;
-  json["mfu"] = estimate.mfu > 0 ? Json(estimate.mfu) : Json();
-  json["days"] = estimate.run_tokens > 0 ? Json(estimate.run_seconds / 86400) : Json();
-  json["cost"] = estimate.run_dollars > 0 ? Json(estimate.run_dollars) : Json();
-  json["peak_bytes"] = candidate.memory.peak_bytes;
-  for (int category = 0; category < schedule::kNumCategories; ++category) {
-    json["memory_by_category"]
-        [std::string(schedule::CategoryName(static_cast<schedule::Category>(category)))] =
-            candidate.memory.at_peak[static_cast<size_t>(category)];
-  }
 }
 
 void Title(const char* text, bool color) {
@@ -195,11 +178,7 @@ absl::StatusOr<ExitCode> PlanOurs(const recipe::LoadedRecipe& loaded, const Plan
         options.html, report::PlanPage(report::PageOfPlan(plan, loaded.recipe)), options.output_rules));
   }
   if (output.json) {
-    Json json = plan::PlanToJsonObject(plan);
-    for (size_t i = 0; i < plan.candidates.size(); ++i) {
-      AddEstimate(plan, plan.candidates[i], loaded.recipe, json["candidates"][i]);
-      if (plan.candidates[i].chosen) AddEstimate(plan, plan.candidates[i], loaded.recipe, json["chosen"]);
-    }
+    Json json = PlanWithEstimates(plan, loaded.recipe);
     for (const std::string& note : loaded.notes) json["notes"].push_back(note);
     json["missing"] = loaded.missing;
     if (options.explain) json["explanation"] = ExplanationToJson(report::ExplainPlan(plan, spec));

@@ -58,7 +58,7 @@ TEST_F(FolderTrustTest, WhatBelongsToAnotherUserIsNot) {
   EXPECT_THAT(Refusal(), HasSubstr("recipe.json belongs to user 54321"));
   ASSERT_EQ(::chown(recipe().c_str(), 0, 0), 0);
   ASSERT_EQ(::chown(folder_.c_str(), kSomebodyElse, kSomebodyElse), 0);
-  EXPECT_THAT(Refusal(), HasSubstr(" belongs to user 54321, and this is user 0 (root)"));
+  EXPECT_THAT(Refusal(), HasSubstr(" belongs to user 54321, but you are user 0 (root)"));
 }
 
 TEST_F(FolderTrustTest, AGroupOfOthersIsNot) {

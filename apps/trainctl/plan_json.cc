@@ -1,0 +1,37 @@
+#include "apps/trainctl/plan_json.h"
+
+#include <string>
+
+#include "planner/run_estimate.h"
+
+namespace trainctl::cli {
+namespace {
+
+void AddEstimate(const plan::Plan& plan, const plan::Candidate& candidate, const recipe::Recipe& recipe,
+                 Json& json) {
+  const planner::RunEstimate estimate = planner::EstimateRun(plan, candidate, recipe);
+  json["estimated_step_seconds"] = estimate.step_seconds;
+  json["tokens_per_second"] = estimate.tokens_per_second;
+  json["mfu"] = estimate.mfu > 0 ? Json(estimate.mfu) : Json();
+  json["days"] = estimate.run_tokens > 0 ? Json(estimate.run_seconds / 86400) : Json();
+  json["cost"] = estimate.run_dollars > 0 ? Json(estimate.run_dollars) : Json();
+  json["peak_bytes"] = candidate.memory.peak_bytes;
+  for (int category = 0; category < schedule::kNumCategories; ++category) {
+    json["memory_by_category"]
+        [std::string(schedule::CategoryName(static_cast<schedule::Category>(category)))] =
+            candidate.memory.at_peak[static_cast<size_t>(category)];
+  }
+}
+
+}  // namespace
+
+Json PlanWithEstimates(const plan::Plan& plan, const recipe::Recipe& recipe) {
+  Json json = plan::PlanToJsonObject(plan);
+  for (size_t i = 0; i < plan.candidates.size(); ++i) {
+    AddEstimate(plan, plan.candidates[i], recipe, json["candidates"][i]);
+    if (plan.candidates[i].chosen) AddEstimate(plan, plan.candidates[i], recipe, json["chosen"]);
+  }
+  return json;
+}
+
+}  // namespace trainctl::cli
