@@ -63,6 +63,9 @@ class Copies(unittest.TestCase):
                      ["checkpoint", "ls"], ["checkpoint", "verify"]):
             self.call(*verb, self.copy, code=0)
         self.call("eval", self.copy, code=2)  # the recipe has nothing to evaluate on
+        self.call("trace", self.copy, "--out", self.folder / "trace.json", code=6)  # and asks for no traces
+        self.call("export", "tensorboard", self.copy, "--out", self.folder / "board", code=0)
+        shutil.rmtree(self.folder / "board")
         self.call("generate", self.copy, "--prompt", "the", code=0)
         self.call("runs", self.folder, code=0)
         self.call("checkpoint", "export", self.copy, "--out", self.folder / "exported", code=0)
