@@ -1,17 +1,22 @@
 // Fuzzes the files of a run folder that `trainctl resume` and its workers read and that no other target has:
-// plan.json, data.json, the step logs, and the names and contents in terms/. The first byte chooses.
+// plan.json, data.json, the step logs, the names and contents in terms/, and kept documents. The first byte
+// chooses.
 
 #include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "base/status.h"
 #include "data/data_record.h"
+#include "data/document_store.h"
+#include "data/kept_documents.h"
 #include "plan/plan.h"
 #include "run/grant.h"
 #include "telemetry/step_log.h"
@@ -78,6 +83,56 @@ void FuzzTerms(const std::string& folder, const std::string& text) {
   TRAINCTL_CHECK(!run::CheckGrant(folder, {*term, 6}).ok() && run::CheckGrant(folder, {*term, 7}).ok());
 }
 
+// A file of two documents, and what was kept of it in a folder.
+class KeptFile {
+ public:
+  KeptFile() {
+    TRAINCTL_CHECK(::mkdtemp(folder_.data()) != nullptr);
+    TRAINCTL_CHECK(WriteFileAtomic(folder_ + "/a.jsonl", "{\"text\":\"abc\"}\n{\"text\":\"\"}\n").ok());
+    source_.files = {folder_ + "/a.jsonl"};
+    source_.kind = "jsonl";
+    data::KeptDocuments kept(folder_ + "/kept", 1);
+    expected_ = Read(&kept);
+    TRAINCTL_CHECK(kept.Write(folder_ + "/kept").ok());
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ + "/kept"))
+      parts_.push_back(entry.path().string());
+    std::sort(parts_.begin(), parts_.end());
+    TRAINCTL_CHECK(!parts_.empty());
+  }
+  ~KeptFile() { (void)RemoveAll(folder_); }
+
+  // What was damaged is read again from the file itself.
+  void Damage(size_t part, const std::string& text) const {
+    const std::string& path = parts_[part % parts_.size()];
+    const std::string whole = *ReadFile(path);
+    TRAINCTL_CHECK(WriteFileAtomic(path, text).ok());
+    data::KeptDocuments kept(folder_ + "/kept", 1);
+    TRAINCTL_CHECK(Read(&kept) == expected_);
+    TRAINCTL_CHECK(WriteFileAtomic(path, whole).ok());
+  }
+
+ private:
+  std::vector<int32_t> Read(data::KeptDocuments* kept) const {
+    const auto store = data::OpenDocuments(source_, 257, {.kept = kept});
+    TRAINCTL_CHECK(store.ok());
+    std::vector<int32_t> all;
+    for (int64_t i = 0; i < (*store)->num_documents(); ++i) {
+      const auto count = static_cast<size_t>((*store)->DocumentTokens(i));
+      std::vector<int32_t> tokens(count);
+      std::vector<uint8_t> learn(count);
+      TRAINCTL_CHECK((*store)->Read(i, 0, static_cast<int64_t>(count), tokens.data(), learn.data()).ok());
+      all.push_back(-1);
+      all.insert(all.end(), tokens.begin(), tokens.end());
+    }
+    return all;
+  }
+
+  std::string folder_ = "/tmp/trainctl-kept-XXXXXX";
+  recipe::DataSource source_;
+  std::vector<std::string> parts_;
+  std::vector<int32_t> expected_;
+};
+
 }  // namespace
 }  // namespace trainctl
 
@@ -87,6 +142,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size_bytes) {
   const std::string text(reinterpret_cast<const char*>(data) + 2, size_bytes - 2);
   if (data[0] == 'p') FuzzPlan(text);
   if (data[0] == 'd') FuzzData(text);
+  static const KeptFile kept_file;
+  if (data[0] == 'k') kept_file.Damage(data[1], text);
   if (data[0] != 's' && data[0] != 't') return 0;
   std::string folder = "/tmp/trainctl-run-files-XXXXXX";
   TRAINCTL_CHECK(::mkdtemp(folder.data()) != nullptr);
