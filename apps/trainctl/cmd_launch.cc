@@ -461,7 +461,7 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
       options.run_dir.empty()
           ? run::RunFolder::Create(loaded.recipe.run.root, loaded.recipe.run.name, RealClock())
           : run::RunFolder::CreateAt(options.run_dir));
-  TRAINCTL_RETURN_IF_ERROR(CheckTrust(run.path(), options));  // somebody else may have made it meanwhile
+  TRAINCTL_RETURN_IF_ERROR(CheckTrust(run.path(), options));  // another user may have created it by now
   TRAINCTL_RETURN_IF_ERROR(run.Lock());
   if (HoldsARun(run.path())) return AlreadyHoldsARun(run.path());
   if (!options.run_dir.empty()) MarkAsLatest(run, loaded.recipe.run.root);

@@ -23,8 +23,8 @@ namespace {
 
 constexpr auto kFollowInterval = std::chrono::milliseconds(200);
 
-// One rank's log, read to its present end as often as wanted, with the older part before it. Alone it is
-// copied byte by byte; among others its lines are prefixed.
+// // Reads one rank's log, the older part first, and each time on to its present end. If it is the only log,
+// it is copied byte by byte; otherwise each line gets a prefix.
 class LogReader {
  public:
   LogReader(int rank, std::string path, bool prefix) : rank_(rank), path_(std::move(path)), prefix_(prefix) {}
@@ -55,7 +55,8 @@ class LogReader {
       ::close(next);
       return absl::OkStatus();
     }
-    // It was renamed and begun again, perhaps twice: what was written to it since the last read comes first.
+    // The launcher has started a new log, perhaps twice. The bytes written to this one since the last read
+    // come first.
     TRAINCTL_RETURN_IF_ERROR(Copy(fd_));
     TRAINCTL_RETURN_IF_ERROR(CopyOlder(fd_, next));
     ::close(std::exchange(fd_, next));
@@ -83,7 +84,7 @@ class LogReader {
     return status;
   }
 
-  // From where the descriptor is to the end.
+  // Copies from the position of the descriptor to the end.
   absl::Status Copy(int fd) {
     char buffer[64 << 10];
     ssize_t count;

@@ -151,13 +151,13 @@ class DetachedConsole : public launcher::JobObserver {
   void LimitLog() {
     struct stat info;
     if (report_fd_ >= 0 || fstat(STDERR_FILENO, &info) != 0 || info.st_size < log_limit_bytes_) return;
-    const std::string next_path = log_path_ + ".next";
-    const int next = OpenNewFile(next_path, O_WRONLY | O_APPEND);
-    if (next < 0) return;  // the present one stays in use
-    (void)std::rename(log_path_.c_str(), launcher::WorkerLog::OlderPath(log_path_).c_str());
-    (void)std::rename(next_path.c_str(), log_path_.c_str());
-    for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) dup2(next, fd);
-    close(next);
+    const absl::StatusOr<int> next = launcher::WorkerLog::StartAgain(log_path_);
+    if (next.ok()) Use(*next);
+  }
+
+  static void Use(int target) {
+    for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) dup2(target, fd);
+    close(target);
   }
 
   void Leave() {
@@ -171,9 +171,7 @@ class DetachedConsole : public launcher::JobObserver {
   void BeginLog() {
     const int log = open(log_path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (log < 0) lines_.OnMessage(absl::StrCat("cannot open ", log_path_, ": further output is discarded"));
-    const int target = log >= 0 ? log : open("/dev/null", O_WRONLY | O_CLOEXEC);
-    for (int fd : {STDOUT_FILENO, STDERR_FILENO}) dup2(target, fd);
-    close(target);
+    Use(log >= 0 ? log : open("/dev/null", O_WRONLY | O_CLOEXEC));
   }
 
   const std::string run_path_, log_path_;

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "plan/utilization.h"
 #include "planner/run_estimate.h"
 
 namespace trainctl::cli {
@@ -11,10 +12,13 @@ void AddEstimate(const plan::Plan& plan, const plan::Candidate& candidate, const
                  Json& json) {
   const planner::RunEstimate estimate = planner::EstimateRun(plan, candidate, recipe);
   json["estimated_step_seconds"] = estimate.step_seconds;
-  json["tokens_per_second"] = estimate.tokens_per_second;
-  json["mfu"] = estimate.mfu > 0 ? Json(estimate.mfu) : Json();
-  json["days"] = estimate.run_tokens > 0 ? Json(estimate.run_seconds / 86400) : Json();
-  json["cost"] = estimate.run_dollars > 0 ? Json(estimate.run_dollars) : Json();
+  const auto if_known = [&](bool is_known, double value) {
+    return is_known && plan::HasTimes(plan) ? Json(value) : Json();
+  };
+  json["tokens_per_second"] = if_known(true, estimate.tokens_per_second);
+  json["mfu"] = if_known(estimate.mfu > 0, estimate.mfu);
+  json["days"] = if_known(estimate.run_tokens > 0, estimate.run_seconds / 86400);
+  json["cost"] = if_known(estimate.run_dollars > 0, estimate.run_dollars);
   json["peak_bytes"] = candidate.memory.peak_bytes;
   for (int category = 0; category < schedule::kNumCategories; ++category) {
     json["memory_by_category"]

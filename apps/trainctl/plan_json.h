@@ -1,4 +1,5 @@
-// plan.json with what people compare: what `plan --json` and `launch --dry-run --json` print.
+// The JSON that `plan --json` and `launch --dry-run --json` print: plan.json and the estimates of each
+// candidate.
 #pragma once
 
 #include "base/json.h"
@@ -7,7 +8,8 @@
 
 namespace trainctl::cli {
 
-// Adds to each of "candidates", and to "chosen", which is the chosen one's alone: "estimated_step_seconds",
+// Returns plan.json with these fields in each of "candidates" and, for the chosen one, in "chosen":
+// "estimated_step_seconds",
 // "tokens_per_second" (of all workers), "mfu", "days" and "cost" (null if they are unknown), "peak_bytes" and
 // "memory_by_category".
 Json PlanWithEstimates(const plan::Plan& plan, const recipe::Recipe& recipe);

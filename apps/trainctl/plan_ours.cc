@@ -19,6 +19,7 @@
 #include "cluster/host.h"
 #include "launcher/printable_text.h"
 #include "plan/precision_text.h"
+#include "plan/utilization.h"
 #include "planner/make_plan.h"
 #include "planner/run_estimate.h"
 #include "report/draw_plan.h"
@@ -42,7 +43,7 @@ void Print(const plan::Plan& plan, const recipe::LoadedRecipe& loaded, const Pla
               options.all ? "Every layout that was considered" : "The best layout of each family",
               FormatBytes(plan.memory_limit_bytes).c_str());
   PrintPlanTable(plan, recipe, options);
-  if (HasTimes(plan)) {
+  if (plan::HasTimes(plan)) {
     std::printf("\n%s\n",
                 planner::AnswerOf(planner::EstimateRun(plan, plan::Chosen(plan), recipe), recipe).c_str());
     std::printf("  %s\n", report::TrustInTime(plan).c_str());

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "apps/trainctl/text_table.h"
 #include "base/units.h"
+#include "plan/utilization.h"
 #include "planner/run_estimate.h"
 
 namespace trainctl::cli {
@@ -19,7 +20,7 @@ namespace {
 
 using plan::Candidate;
 
-// In the order of the table.
+// Families of layouts, in the order of the table.
 enum class Family { kDdp, kZero1, kZero2, kZero3, kHsdp, kTensor, kPipeline, kBoth };
 
 Family FamilyOf(const layout::Layout& layout) {
@@ -80,17 +81,13 @@ std::string PipelineOf(const layout::Layout& layout) {
 
 }  // namespace
 
-bool HasTimes(const plan::Plan& plan) {
-  return plan.device == "cpu" || plan.rates.measured || !plan.hardware.empty();
-}
-
 void PrintPlanTable(const plan::Plan& plan, const recipe::Recipe& recipe, const PlanTableOptions& options) {
   const std::vector<const Candidate*> rows = options.all ? All(plan) : BestOfFamilies(plan);
   const bool has_tensor =
       std::any_of(rows.begin(), rows.end(), [](const Candidate* row) { return row->layout.mesh.tp > 1; });
   const bool has_pipeline =
       std::any_of(rows.begin(), rows.end(), [](const Candidate* row) { return row->layout.mesh.pp > 1; });
-  const bool has_times = HasTimes(plan);
+  const bool has_times = plan::HasTimes(plan);
   const bool has_mfu = has_times && plan.peak_flops > 0;
   std::vector<std::string> head = {"", "strategy", "replicate", "shard"};
   if (has_tensor) head.emplace_back("tp");

@@ -15,7 +15,4 @@ struct PlanTableOptions {
 // no rates of its device.
 void PrintPlanTable(const plan::Plan& plan, const recipe::Recipe& recipe, const PlanTableOptions& options);
 
-// Whether the times of the plan say more than which layout is faster.
-bool HasTimes(const plan::Plan& plan);
-
 }  // namespace trainctl::cli

@@ -47,7 +47,7 @@ std::string Metadata(const KubernetesConfig& config) {
       "}\n");
 }
 
-// Of the Secret: each file and what it holds.
+// Names and contents of the files that the Secret has for all pods.
 std::vector<std::pair<std::string, std::string>> FilesOfAllPods(const KubernetesSecret& secret) {
   return {{kAuthorityFile, secret.authority_pem},
           {kBootstrapCertificateFile, secret.bootstrap_certificate_pem},
@@ -100,7 +100,7 @@ std::string NetworkPolicyDocument(const KubernetesConfig& config) {
       pods);
 }
 
-// Of a pod. The group makes the Secret's files readable, and a new claim writable.
+// The security context of a pod. Its group makes the Secret's files readable and a new claim writable.
 std::string PodSecurity(int64_t user) {
   if (user == 0) {
     return "      securityContext: {runAsUser: 0, runAsGroup: 0, seccompProfile: {type: RuntimeDefault}}\n";
@@ -191,7 +191,7 @@ std::string JobDocument(const KubernetesJob& job) {
       "        - {name: ",
       kSecretVariable, ", value: ", Quoted(kSecretFolder), "}\n", gpus,
       "        securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]",
-      // Root reads and writes what others own, as it is used to.
+      // Without this capability, root could not access files that other users own.
       config.user == 0 ? ", add: [DAC_OVERRIDE]" : "",
       "}}\n"
       "        volumeMounts:\n"

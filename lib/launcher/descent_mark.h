@@ -11,7 +11,7 @@ namespace trainctl::launcher {
 
 class DescentMark {
  public:
-  // That of this process, the same at each call. Call it before fork(2), in the parent.
+  // The mark of this process, the same at each call. The parent must call this before fork(2).
   static const DescentMark& Own();
 
   // Puts the mark on the calling process, which must be a child of the mark's owner. Makes one system call

@@ -96,19 +96,10 @@ struct WorkerLog::File {
 
   // The present file stays in use if the next one cannot be made.
   absl::Status BeginAgain() {
-    const std::string older = OlderPath(path), next_path = path + ".next";
-    const int next = OpenNewFile(next_path, O_WRONLY | O_APPEND);
-    if (next < 0) return OnceEach(ErrnoError("create", next_path, errno), is_kept_said);
-    const bool replaces = PathExists(older);
-    // Somebody may have removed the present one.
-    const bool is_renamed = ::rename(path.c_str(), older.c_str()) == 0 || errno == ENOENT;
-    if (!is_renamed || ::rename(next_path.c_str(), path.c_str()) != 0) {
-      const absl::Status status = ErrnoError("rename the log", path, errno);
-      ::close(next);
-      ::unlink(next_path.c_str());
-      return OnceEach(status, is_kept_said);
-    }
-    ::close(std::exchange(fd, next));
+    const bool replaces = PathExists(OlderPath(path));
+    const absl::StatusOr<int> next = StartAgain(path);
+    if (!next.ok()) return OnceEach(next.status(), is_kept_said);
+    ::close(std::exchange(fd, *next));
     size_bytes = 0;
     if (!replaces) return absl::OkStatus();
     return OnceEach(EnvironmentError(absl::StrCat(path, " has exceeded ", FormatBytes(limit_bytes),
@@ -144,6 +135,19 @@ absl::StatusOr<WorkerLog> WorkerLog::Open(const std::string& path, int64_t limit
 }
 
 std::string WorkerLog::OlderPath(const std::string& path) { return path + ".1"; }
+
+absl::StatusOr<int> WorkerLog::StartAgain(const std::string& path) {
+  const std::string next_path = path + ".next";
+  const int next = OpenNewFile(next_path, O_WRONLY | O_APPEND);
+  if (next < 0) return ErrnoError("create", next_path, errno);
+  // Somebody may have removed the present log.
+  const bool is_renamed = ::rename(path.c_str(), OlderPath(path).c_str()) == 0 || errno == ENOENT;
+  if (is_renamed && ::rename(next_path.c_str(), path.c_str()) == 0) return next;
+  const absl::Status status = ErrnoError("rename the log", path, errno);
+  ::close(next);
+  ::unlink(next_path.c_str());
+  return status;
+}
 
 void WorkerLog::Add(absl::string_view bytes, const LineSplitter::Sink& sink) {
   const bool fits = file_->waiting_bytes + bytes.size() <= kMaxWaitingBytes;

@@ -39,6 +39,9 @@ class WorkerLog {
   // limited.
   static absl::StatusOr<WorkerLog> Open(const std::string& path, int64_t limit_bytes, DiskQueue& disk);
   static std::string OlderPath(const std::string& path);  // "rank-00000.log.1"
+  // Renames the log to OlderPath, whose former file is removed, and returns a descriptor of an empty new one.
+  // If it cannot, the log stays as it is.
+  static absl::StatusOr<int> StartAgain(const std::string& path);
 
   // Never fails, never waits: when the file cannot be written (disk full) or the disk does not keep up, an
   // error of the queue says so once, and the bytes still reach the sink.

@@ -20,6 +20,10 @@ Peak PeakOfWorker(absl::string_view device, DType compute_dtype, const simulate:
                               ", of the catalogue")};
 }
 
+bool HasTimes(const Plan& plan) {
+  return plan.device == "cpu" || plan.rates.measured || !plan.hardware.empty();
+}
+
 double PeakTokensPerSecond(const Plan& plan) {
   if (plan.peak_flops <= 0 || plan.flops_per_token <= 0) return 0;
   return static_cast<double>(plan.layout.mesh.world_size()) * plan.peak_flops / plan.flops_per_token;

@@ -25,6 +25,9 @@ struct Peak {
 // name, the rate of matrix products that `trainctl calibrate` measured; else unknown.
 Peak PeakOfWorker(absl::string_view device, DType compute_dtype, const simulate::Rates& rates);
 
+// Whether the plan has rates of its device. Without them, its times only order layouts.
+bool HasTimes(const Plan& plan);
+
 // Tokens per second at which the MFU of the plan would be 1; 0: its peak is unknown.
 double PeakTokensPerSecond(const Plan& plan);
 

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/units.h"
+#include "plan/utilization.h"
 
 namespace trainctl::report {
 namespace {
@@ -94,7 +95,7 @@ std::string TrustInTime(const plan::Plan& plan) {
     return "orders of magnitude, good for comparing layouts; `trainctl calibrate --device cpu` measures this "
            "machine";
   }
-  if (plan.hardware.empty()) return "of no particular device; it orders layouts and says nothing else";
+  if (!plan::HasTimes(plan)) return "of no particular device; it orders layouts and says nothing else";
   return absl::StrCat(
       "from published rates of ", plan.hardware,
       ", good for comparing layouts; of runs, three on one H100 were compared, all within 4 %");

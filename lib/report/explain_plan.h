@@ -28,7 +28,7 @@ struct PlanExplanation {
 
 PlanExplanation ExplainPlan(const plan::Plan& plan, const model::ModelSpec& spec);
 
-// Where the plan's times are from, and how far to trust them.
+// Source of the plan's times and how reliable they are, in one sentence.
 std::string TrustInTime(const plan::Plan& plan);
 
 }  // namespace trainctl::report

@@ -30,7 +30,7 @@ class AdminPort {
                                                           const Clock& clock, RefusalLog* refusals,
                                                           AdminService::Handler* handler);
 
-  // For whoever calls in this role: kAdmin or kReader.
+  // Addresses and credential for a caller in this role, kAdmin or kReader.
   absl::StatusOr<LauncherAccess> MakeAccess(Role role) const;
   // Ends all calls, within `patience`; nothing is served afterwards.
   void Shutdown(absl::Duration patience) { server_->Shutdown(patience); }

@@ -32,7 +32,7 @@ namespace {
 constexpr int kBacklog = 1024;
 constexpr int kKeptDescriptors = 256;
 constexpr int kAcceptedAtOnce = 64;  // then others are looked at
-constexpr int kPauseMs = 100;        // when there is no descriptor to accept with
+constexpr int kPauseMs = 100;        // if no descriptor is left for another connection
 
 struct SocketAddress {
   sockaddr_storage storage = {};
@@ -75,7 +75,8 @@ uint64_t InodeOf(int fd) {
   return ::fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode) ? info.st_ino : 0;
 }
 
-// Whose connections are counted together: an address, or the /64 of IPv6, all of which one machine may have.
+// The network whose connections count together: the address itself or, for IPv6, its /64, because one machine
+// may own all of a /64.
 std::string NetworkOf(const sockaddr_storage& address) {
   if (address.ss_family != AF_INET6) return HostOf(address);
   sockaddr_storage network = address;
@@ -311,7 +312,7 @@ bool ConnectionGate::Admit(const Connection& connection) {
                    absl::StrCat("too many connections to ", what_, "; one from ", whose, " was ", what));
   };
   std::lock_guard lock(mutex_);
-  // The lowest free number is the next one: so many descriptors are open.
+  // The kernel assigns the lowest free number, so all lower descriptors are in use.
   if (connection.fd >= limits_.first_kept_fd) {
     refuse(connection.host, "refused");
     return false;

@@ -1,6 +1,6 @@
 // Internal to lib/rpc: accepts connections for a gRPC server, over TCP or at a Unix socket, and no more than
-// this process can bear. gRPC itself accepts every connection, whoever makes it, and stops accepting for good
-// once it has run out of file descriptors. Thread safe.
+// this process can bear. gRPC itself accepts connections from anyone, and stops accepting permanently once it
+// has run out of file descriptors. Thread safe.
 #pragma once
 
 #include <grpcpp/server_builder.h>
@@ -35,7 +35,7 @@ class ConnectionGate {
     size_t max_connections = 512;
     // A TCP connection that has not been welcomed by then is ended.
     absl::Duration patience = absl::InfiniteDuration();
-    // A client's bytes, over the life of its TCP connection; 0: as many as it wants.
+    // Maximum number of bytes that a client may send over one TCP connection; 0 if there is no maximum.
     int64_t max_bytes_in = 0;
     // Connections only get descriptors with numbers below this one.
     int first_kept_fd = 0;
@@ -88,12 +88,12 @@ class ConnectionGate {
   void Run();
   // Returns whether there may be another connection to accept.
   bool Accept(int listener);
-  // Whether a process of this user, or of root, is at the other end; else it has been turned away.
+  // Returns whether a process of this user or of root is at the other end; logs the refusal if not.
   bool IsOfUser(int fd, Connection& connection);
   // Makes room for one more, or turns it away.
   bool Admit(const Connection& connection);
   void EndOverdue();
-  // Until the next connection is overdue, for poll(2).
+  // Time until the next connection is overdue, in the form that poll(2) takes.
   int NextLookMs();
   // They require mutex_.
   void ForgetClosed();

@@ -15,7 +15,7 @@ struct Invitation {
   std::string job;  // its id; empty: the launcher says it
   std::string node;
   std::vector<std::string> endpoints;  // "host:port"; any of them. Names are looked up at each try
-  Credential bootstrap;                // what the agent shows until it has its own, and what it trusts
+  Credential bootstrap;                // shown until the agent has its own; includes the trusted authority
   // One of them.
   std::string token;     // good for this agent
   std::string node_key;  // good for all agents of the node

@@ -27,7 +27,7 @@
 
 namespace trainctl::rpc {
 
-// What one end of a connection shows, and what it trusts; all PEM.
+// Key and certificate of one end of a connection, and the authority that it trusts; all in PEM.
 struct Credential {
   std::string key_pem;
   std::string cert_pem;

@@ -20,7 +20,7 @@ class SocketServer {
   static absl::StatusOr<std::unique_ptr<SocketServer>> Start(const std::string& path, grpc::Service* service,
                                                              RefusalLog* refusals);
   ~SocketServer();
-  // As ConnectionGate::RestoreSocket.
+  // Restores the socket file; see ConnectionGate::RestoreSocket.
   absl::Status Restore() { return gate_->RestoreSocket(); }
   // Removes the socket. Calls that are answered have `patience` to reach the caller; all others end.
   void Shutdown(absl::Duration patience);

@@ -1,7 +1,7 @@
 // Internal to lib/rpc: connections between the machines of a job, over TCP with TLS 1.2 or 1.3. The server
 // shows the coordinator's certificate and the client its own; without one of the job's authority a client
-// never gets as far as HTTP/2. What a certificate allows is the service's to check, by PeerIdentity. Thread
-// safe.
+// never gets as far as HTTP/2. The service must check, with PeerIdentity, that a certificate allows the call.
+// Thread safe.
 #pragma once
 
 #include <grpcpp/channel.h>

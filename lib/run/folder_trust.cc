@@ -28,7 +28,8 @@ std::string NameOfUser(uid_t user) {
   return absl::StrCat("user ", user, is_known ? absl::StrCat(" (", entry.pw_name, ")") : "");
 }
 
-// Of this user alone: called like it, and without other members. In a container neither may have a name.
+// Whether only this user is in the group: it has the user's name and no other members. In a container,
+// neither may have a name.
 bool IsPrivateGroup(gid_t group) {
   std::string user_buffer(kMaxEntryBytes, '\0'), group_buffer(kMaxEntryBytes, '\0');
   passwd user;
@@ -60,13 +61,14 @@ std::optional<struct stat> NewFileIn(const std::string& folder) {
   return is_known ? std::optional<struct stat>(info) : std::nullopt;
 }
 
-// Who other than this user owns it or can write to it: "belongs to user 7 (ann)"; empty: nobody.
+// Describes who else owns the file or can write to it, such as "belongs to user 7 (ann)". Empty if no one
+// does.
 std::string WhoElse(const struct stat& info, const std::string& folder) {
   const bool is_owned = info.st_uid == ::geteuid() || info.st_uid == 0;
   const bool is_group = (info.st_mode & S_IWGRP) != 0 && !IsPrivateGroup(info.st_gid);
   const bool is_all = (info.st_mode & S_IWOTH) != 0;
   if (is_owned && !is_group && !is_all) return "";
-  // Some file systems map all users to one, or give every file the same mode: they do not tell.
+  // Some file systems map all users to one or give every file the same mode, so owner and mode prove nothing.
   const std::optional<struct stat> own = NewFileIn(folder);
   if (!is_owned && (!own || own->st_uid != info.st_uid)) {
     return absl::StrCat("belongs to ", NameOfUser(info.st_uid));
@@ -79,7 +81,8 @@ std::string WhoElse(const struct stat& info, const std::string& folder) {
 
 absl::Status Check(const std::string& path, const std::string& folder) {
   struct stat info;
-  if (::stat(path.c_str(), &info) != 0) return absl::OkStatus();  // whoever needs it reports why
+  if (::stat(path.c_str(), &info) != 0)
+    return absl::OkStatus();  // the caller that needs the file reports why
   const std::string who = WhoElse(info, folder);
   if (who.empty()) return absl::OkStatus();
   return UsageError(absl::StrCat(path, " ", who, ", but you are ", NameOfUser(::geteuid()),

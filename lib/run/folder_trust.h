@@ -1,4 +1,4 @@
-// Whether a run folder is this user's to work on. A run folder is code: its recipe.json names environment
+// Checks that only this user can change a run folder. A run folder is code: its recipe.json names environment
 // variables and commands that the workers and the launcher execute. Thread safe.
 #pragma once
 

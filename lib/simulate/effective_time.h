@@ -19,8 +19,8 @@
 
 namespace trainctl::simulate {
 
-// A pinned copy to host memory over PCIe 4.0 x16, of the 32 GB/s that it has; saves go on from there
-// beside the steps.
+// // Rate of a pinned copy to host memory over PCIe 4.0 x16, whose peak is 32 GB/s. The save continues from
+// host memory while steps run.
 inline constexpr double kHostCopyBytesPerSecond = 25e9;
 
 struct Reliability {

@@ -335,8 +335,8 @@ def a_run_folder_of_somebody_else(c):
             os.chown(c.dir + "/" + folder, 54321, 54321)
             c.expect(c.run(*verb), 2, "belongs to user 54321", "--trust-folder")
             os.chown(c.dir + "/" + folder, 0, 0)
-    # Whoever trusts the others still writes through no link of theirs. The names are those that a launch uses; a code:
-    # it cannot do without the file.
+    # With --trust-folder, trainctl still writes through no planted link. The names are those that a launch uses; the exit
+    # code is 5 if the launch cannot run without the file.
     for name, code in (("lock", 5), ("journal.jsonl", 5), ("logs/rank-00000.log", 5), ("metrics.jsonl", 75),
                        ("metrics.jsonl.next", 75), ("plan.json", 75)):
         shutil.rmtree(c.dir + "/prepared")
@@ -360,7 +360,7 @@ def logs_that_have_reached_their_limit(c):
     log = c.dir + "/run/logs/rank-00000.log"
     follower = c.start("logs", "run", "--rank", "0", "--follow")
     follower.stdout.readline()
-    # As the launcher does it; it goes on with the file that it has open.
+    # The launcher renames the log like this. Here it keeps writing to the file that it has open.
     os.rename(log, log + ".1")
     with open(log, "w") as file:
         file.write("after the limit\n")

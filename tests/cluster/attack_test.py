@@ -94,12 +94,9 @@ def many_streams(address, access):
     context = http2.context_of(access)
 
     def attack():
-        connection = connect_http2(address, context)
-        try:
+        with connect_http2(address, context) as connection:
             for stream in range(1, 20001, 2):
                 connection.open_stream(stream, STATUS if access else ENROLL)
-        finally:
-            connection.close()
 
     return until_the_end(attack)
 
@@ -122,14 +119,11 @@ def endless_headers(address, access):
     context = http2.context_of(access)
 
     def attack():
-        connection = connect_http2(address, context)
-        try:
+        with connect_http2(address, context) as connection:
             connection.send(http2.frame(http2.HEADERS, 0, 1, http2.call_headers(STATUS)))
             piece = http2.frame(http2.CONTINUATION, 0, 1, http2.literal(b"x", b"y" * 100) * 150)
             for _ in range(1200):  # 19 MiB
                 connection.send(piece)
-        finally:
-            connection.close()
 
     return until_the_end(attack)
 
@@ -139,13 +133,10 @@ def large_messages(address, access):
     message = b"\0" + (40 << 20).to_bytes(4, "big") + b"x" * (40 << 20)
 
     def attack():
-        connection = connect_http2(address, context)
-        try:
+        with connect_http2(address, context) as connection:
             for stream in range(1, 16, 2):
                 connection.open_stream(stream, STOP if access else ENROLL)
                 connection.send_data(stream, message[:-1])  # the last byte never comes
-        finally:
-            connection.close()
 
     return until_the_end(attack)
 

@@ -51,6 +51,12 @@ class Connection:
             raise
         self.socket.sendall(PREFACE + frame(SETTINGS, 0, 0))
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
     def close(self):
         self.socket.close()
 

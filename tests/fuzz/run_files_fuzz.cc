@@ -58,7 +58,7 @@ void FuzzStepLog(const std::string& folder, int64_t keep, const std::string& tex
     TRAINCTL_CHECK(log->last_step() <= keep);
     TRAINCTL_CHECK(log->Append(keep + 1, "\"loss\":1").ok() && log->Sync().ok());
   }
-  // What was kept is read again.
+  // The kept lines can be read again.
   TRAINCTL_CHECK(telemetry::StepLog::Open(path, keep + 1)->last_step() == keep + 1);
 }
 
