@@ -11,7 +11,6 @@
 #include "apps/trainctl/worker_program.h"
 #include "base/clock.h"
 #include "base/files.h"
-#include "base/json.h"
 #include "base/run_program.h"
 #include "base/shell_quote.h"
 #include "base/status.h"
@@ -20,7 +19,6 @@
 namespace trainctl::cli {
 namespace {
 
-constexpr char kJobSchema[] = "trainctl.batch_job.v1";
 constexpr absl::Duration kPatience = absl::Minutes(2);   // with a controller that is busy
 constexpr absl::Duration kToLookAt = absl::Seconds(10);  // where nothing depends on the answer
 
@@ -42,8 +40,7 @@ absl::StatusOr<std::string> AskSlurm(std::vector<std::string> command, absl::Dur
 }
 
 absl::Status WriteJob(const run::RunFolder& run, const std::string& id) {
-  const Json json = {{"schema", kJobSchema}, {"system", "slurm"}, {"job", id}, {"folder", run.path()}};
-  return WriteFileAtomic(JobPath(run), json.dump(2) + "\n");
+  return WriteFileAtomic(JobPath(run), cluster::FormatJobRecord(id, run.path()));
 }
 
 std::optional<cluster::SlurmJobState> StateOf(const std::string& id, absl::Duration patience) {
@@ -140,12 +137,8 @@ absl::StatusOr<std::string> SubmitRun(run::RunFolder& run, const recipe::Recipe&
 std::optional<RunJob> FindRunJob(const run::RunFolder& run, bool asks) {
   const absl::StatusOr<std::string> text = ReadFile(JobPath(run));
   if (!text.ok()) return std::nullopt;
-  const absl::StatusOr<Json> json = ParseJson(*text, JobPath(run));
-  if (!json.ok() || !json->contains("job") || !(*json)["job"].is_string()) return std::nullopt;
-  // The job works on the folder that it was submitted for; this may be a copy of it.
-  if (!json->contains("folder") || (*json)["folder"] != run.path()) return std::nullopt;
-  const auto number = cluster::ParseSubmitted((*json)["job"].get<std::string>());
-  if (!number.ok()) return std::nullopt;
+  const std::optional<std::string> number = cluster::FindRecordedJob(*text, run.path());
+  if (!number) return std::nullopt;
   return RunJob{*number, asks ? StateOf(*number, kToLookAt) : std::nullopt};
 }
 

@@ -9,12 +9,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/json.h"
 #include "base/names.h"
 #include "base/shell_quote.h"
 #include "base/status.h"
 
 namespace trainctl::cluster {
 namespace {
+
+constexpr char kJobSchema[] = "trainctl.batch_job.v1";
 
 // What the script says by itself, and whoever says otherwise gets another job than planned.
 constexpr std::array kOurs = {"--nodes",  "-N",      "--ntasks", "-n",     "--ntasks-per-node",
@@ -130,6 +133,22 @@ absl::StatusOr<std::string> ParseSubmitted(absl::string_view output) {
   });
   if (is_number) return std::string(number);
   return EnvironmentError(absl::StrCat("sbatch told no number of a job, but: ", output));
+}
+
+std::string FormatJobRecord(absl::string_view id, absl::string_view folder) {
+  const Json json = {{"schema", kJobSchema}, {"system", "slurm"}, {"job", id}, {"folder", folder}};
+  return json.dump(2) + "\n";
+}
+
+std::optional<std::string> FindRecordedJob(absl::string_view text, absl::string_view folder) {
+  const absl::StatusOr<Json> json = ParseJson(text, "batch-job.json");
+  if (!json.ok()) return std::nullopt;
+  const absl::StatusOr<std::string> job = JsonString(*json, "job", "batch-job.json");
+  const absl::StatusOr<std::string> submitted_for = JsonString(*json, "folder", "batch-job.json");
+  if (!job.ok() || !submitted_for.ok() || *submitted_for != folder) return std::nullopt;
+  const absl::StatusOr<std::string> number = ParseSubmitted(*job);
+  if (!number.ok()) return std::nullopt;
+  return *number;
 }
 
 bool SlurmJobState::IsAlive() const {

@@ -57,6 +57,12 @@ bool IsRequeued(const Environment& environment);
 // The number of the job, of what `sbatch --parsable` prints. EnvironmentError: there is none in it.
 absl::StatusOr<std::string> ParseSubmitted(absl::string_view output);
 
+// batch-job.json of a run folder: the job that was submitted for the run in `folder`. A copy of the folder
+// still names the folder of the original, whose job it is.
+std::string FormatJobRecord(absl::string_view id, absl::string_view folder);
+// The number of the job if `text` records one for `folder`; empty for a copy, and for any other text.
+std::optional<std::string> FindRecordedJob(absl::string_view text, absl::string_view folder);
+
 // What Slurm knows of a job.
 struct SlurmJobState {
   std::string state;        // "PENDING", "RUNNING"

@@ -2,58 +2,45 @@
 
 #include <cmath>
 #include <exception>
+#include <filesystem>
 #include <optional>
+#include <system_error>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/files.h"
-#include "base/json.h"
 #include "base/status.h"
 #include "device/error_text.h"
 #include "nn/time_attention.h"
+#include "run/attention_choices.h"
 
 namespace trainctl::trainer {
 namespace {
 
-constexpr char kSchema[] = "trainctl.attention.v1";
-
 // A near tie must not be decided by noise.
 constexpr double kNoise = 1.02;
 
-Json DescribeShape(const device::Device& device, const nn::AttentionShape& shape) {
-  return {{"device", device.description()}, {"batch", shape.batch},       {"seq_len", shape.seq_len},
-          {"heads", shape.heads},           {"kv_heads", shape.kv_heads}, {"head_dim", shape.head_dim}};
-}
-
-// What was chosen so far. A damaged file is as none: it is measured again.
-Json ReadChoices(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadFile(path);
-  if (!text.ok()) return Json::array();
-  const absl::StatusOr<Json> json = ParseJson(*text, path);
-  if (!json.ok() || !json->is_object() || !json->contains("choices") || !(*json)["choices"].is_array())
-    return Json::array();
-  return (*json)["choices"];
-}
-
-// Whether cuDNN's is used for this shape on this device.
-std::optional<bool> FindChoice(const Json& choices, const Json& shape) {
-  for (const Json& choice : choices) {
-    if (!choice.is_object()) continue;
-    bool is_of_shape = true;
-    for (const auto& [name, value] : shape.items())
-      is_of_shape = is_of_shape && choice.contains(name) && choice[name] == value;
-    if (!is_of_shape || !choice.contains("kernel")) continue;
-    if (choice["kernel"] == "cudnn") return true;
-    if (choice["kernel"] == "flash") return false;
-  }
-  return std::nullopt;
+// The choices in the file at `path`; none if there is no file yet.
+absl::StatusOr<std::vector<run::AttentionChoice>> ReadChoices(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return std::vector<run::AttentionChoice>();
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  return run::ParseAttentionChoices(text, path);
 }
 
 absl::StatusOr<bool> MeasureChoice(const device::Device& device, const nn::AttentionShape& shape,
                                    const std::string& path,
                                    const std::function<void(const std::string&)>& say) {
-  Json choice = DescribeShape(device, shape), choices = ReadChoices(path);
-  if (const std::optional<bool> known = FindChoice(choices, choice); known.has_value()) return *known;
+  run::AttentionChoice choice;
+  choice.device = device.description();
+  choice.batch = shape.batch;
+  choice.seq_len = shape.seq_len;
+  choice.heads = shape.heads;
+  choice.kv_heads = shape.kv_heads;
+  choice.head_dim = shape.head_dim;
+  TRAINCTL_ASSIGN_OR_RETURN(std::vector<run::AttentionChoice> choices, ReadChoices(path));
+  if (const run::AttentionChoice* known = run::FindAttentionChoice(choices, choice)) return known->uses_cudnn;
   std::optional<nn::AttentionSeconds> seconds;
   try {
     seconds = nn::TimeAttention(device, shape);
@@ -62,18 +49,16 @@ absl::StatusOr<bool> MeasureChoice(const device::Device& device, const nn::Atten
   }
   if (!seconds.has_value()) return true;  // what serves is used: there is nothing to choose
   const double cudnn = seconds->cudnn.both(), flash = seconds->flash.both();
-  const bool has_cudnn = std::isfinite(cudnn), is_cudnn = cudnn <= kNoise * flash;
-  choice["cudnn_seconds"] = has_cudnn ? Json(cudnn) : Json();
-  choice["flash_seconds"] = flash;
-  choice["kernel"] = is_cudnn ? "cudnn" : "flash";
+  if (std::isfinite(cudnn)) choice.cudnn_seconds = cudnn;
+  choice.flash_seconds = flash;
+  choice.uses_cudnn = cudnn <= kNoise * flash;
   choices.push_back(choice);
-  const Json file = {{"schema", kSchema}, {"choices", choices}};
-  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(path, file.dump(2) + "\n"));
+  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(path, run::FormatAttentionChoices(choices)));
   const auto text = [](double s) { return absl::StrFormat("%.3g ms", 1e3 * s); };
   say(absl::StrCat("attention of a layer and micro-batch: flash takes ", text(flash), ", cuDNN ",
-                   has_cudnn ? text(cudnn) : "has no kernel for this shape", "; ",
-                   is_cudnn ? "cuDNN" : "flash", " is used"));
-  return is_cudnn;
+                   choice.cudnn_seconds ? text(cudnn) : "has no kernel for this shape", "; ",
+                   choice.uses_cudnn ? "cuDNN" : "flash", " is used"));
+  return choice.uses_cudnn;
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Fuzzes the files of a run folder that `trainctl resume` and its workers read and that no other target has:
-// plan.json, data.json, the step logs, the names and contents in terms/, and kept documents. The first byte
-// chooses.
+// plan.json, data.json, attention.json, batch-job.json, the step logs, the names and contents in terms/, and
+// kept documents. The first byte chooses.
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -14,10 +14,12 @@
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "base/status.h"
+#include "cluster/slurm_job.h"
 #include "data/data_record.h"
 #include "data/document_store.h"
 #include "data/kept_documents.h"
 #include "plan/plan.h"
+#include "run/attention_choices.h"
 #include "run/grant.h"
 #include "telemetry/step_log.h"
 
@@ -43,6 +45,24 @@ void FuzzData(const std::string& text) {
   if (!files.ok()) return CheckRefusal(files.status());
   const std::string written = data::FormatDataRecord(*files);
   TRAINCTL_CHECK(data::FormatDataRecord(*data::ParseDataRecord(written, "data.json")) == written);
+}
+
+void FuzzAttention(const std::string& text) {
+  const auto choices = run::ParseAttentionChoices(text, "attention.json");
+  if (!choices.ok()) return CheckRefusal(choices.status());
+  const std::string written = run::FormatAttentionChoices(*choices);
+  TRAINCTL_CHECK(run::FormatAttentionChoices(*run::ParseAttentionChoices(written, "attention.json")) ==
+                 written);
+  for (const run::AttentionChoice& choice : *choices)
+    TRAINCTL_CHECK(run::FindAttentionChoice(*choices, choice) != nullptr);
+}
+
+// What it finds is given to Slurm's programs as an argument.
+void FuzzBatchJob(const std::string& text) {
+  const auto job = cluster::FindRecordedJob(text, "/runs/a");
+  if (!job) return;
+  TRAINCTL_CHECK(!job->empty() && job->find_first_not_of("0123456789") == std::string::npos);
+  TRAINCTL_CHECK(cluster::FindRecordedJob(text, "/runs/b") == std::nullopt);
 }
 
 void FuzzStepLog(const std::string& folder, int64_t keep, const std::string& text) {
@@ -142,6 +162,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size_bytes) {
   const std::string text(reinterpret_cast<const char*>(data) + 2, size_bytes - 2);
   if (data[0] == 'p') FuzzPlan(text);
   if (data[0] == 'd') FuzzData(text);
+  if (data[0] == 'a') FuzzAttention(text);
+  if (data[0] == 'b') FuzzBatchJob(text);
   static const KeptFile kept_file;
   if (data[0] == 'k') kept_file.Damage(data[1], text);
   if (data[0] != 's' && data[0] != 't') return 0;

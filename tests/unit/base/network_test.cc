@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/status.h"
 
 namespace trainctl {
@@ -138,6 +140,16 @@ TEST(AddressesOf, AreThoseOfTheName) {
   EXPECT_EQ(ExitCodeFor(AddressesOf("no-such-host.invalid").status()), ExitCode::kEnvironment);
 }
 
+// The interface of that name as the kernel lists it now; without a name if there is none.
+NetworkInterface FindInterface(absl::string_view name) {
+  const absl::StatusOr<std::vector<NetworkInterface>> all = ListInterfaces();
+  EXPECT_TRUE(all.ok()) << all.status();
+  for (const NetworkInterface& interface : all.value_or(std::vector<NetworkInterface>())) {
+    if (interface.name == name) return interface;
+  }
+  return NetworkInterface();
+}
+
 // Runs `body` in a child with a network of its own: "a0" and "a1" are the two ends of a cable, "b0" is down.
 // It reports through its exit code and the shared output. False: not permitted here.
 bool InOwnNetwork(const std::function<void()>& body) {
@@ -152,6 +164,9 @@ bool InOwnNetwork(const std::function<void()>& body) {
         "ip addr add fd71::5/64 dev a0 nodad && ip link set a0 up && ip link set a1 up && "
         "ip route add default via 10.72.0.1; } 2>/dev/null";
     if (std::system(setup) != 0) ::_exit(77);
+    // The kernel notices the carrier of a cable in a work queue, after `ip` has returned.
+    const absl::Time limit = absl::Now() + absl::Seconds(60);
+    while (!(FindInterface("a0").is_up && FindInterface("a1").is_up) && absl::Now() < limit) ::sched_yield();
     body();
     std::fflush(nullptr);
     ::_exit(::testing::Test::HasFailure() ? 1 : 0);
@@ -166,19 +181,12 @@ bool InOwnNetwork(const std::function<void()>& body) {
 
 TEST(Network, IsReadFromTheKernel) {
   const bool was_run = InOwnNetwork([] {
-    const absl::StatusOr<std::vector<NetworkInterface>> all = ListInterfaces();
-    ASSERT_TRUE(all.ok()) << all.status();
-    const auto find = [&](absl::string_view name) {
-      for (const NetworkInterface& interface : *all) {
-        if (interface.name == name) return interface;
-      }
-      return NetworkInterface();
-    };
-    ASSERT_EQ(all->size(), 5);
-    EXPECT_TRUE(find("lo").is_loopback && find("lo").is_up);
-    EXPECT_TRUE(find("a0").is_up && !find("a0").is_loopback);
-    EXPECT_FALSE(find("b0").is_up);
-    const std::vector<InterfaceAddress> addresses = find("a0").addresses;
+    const NetworkInterface lo = FindInterface("lo"), a0 = FindInterface("a0");
+    EXPECT_EQ(ListInterfaces()->size(), 5);
+    EXPECT_TRUE(lo.is_loopback && lo.is_up);
+    EXPECT_TRUE(a0.is_up && !a0.is_loopback);
+    EXPECT_FALSE(FindInterface("b0").is_up);
+    const std::vector<InterfaceAddress>& addresses = a0.addresses;
     ASSERT_GE(addresses.size(), 2);
     EXPECT_EQ(addresses[0].address, "10.71.0.5");
     EXPECT_EQ(addresses[0].prefix_bits, 16);

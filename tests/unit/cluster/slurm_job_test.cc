@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <optional>
+#include <string>
 
 #include "base/status.h"
 
@@ -108,6 +110,16 @@ TEST(SubmittedJob, HasTheNumberThatSbatchTells) {
   EXPECT_EQ(ParseSubmitted("sbatch: a note of the site\n1234;north\n").value(), "1234");
   for (const char* none : {"", "Submitted batch job 12", "12x", ";north"}) {
     EXPECT_EQ(ExitCodeFor(ParseSubmitted(none).status()), ExitCode::kEnvironment) << none;
+  }
+}
+
+TEST(JobRecord, IsOfOneFolderOnly) {
+  const std::string record = FormatJobRecord("1234", "/shared/runs/llm");
+  EXPECT_EQ(FindRecordedJob(record, "/shared/runs/llm"), "1234");
+  EXPECT_EQ(FindRecordedJob(record, "/shared/runs/copy"), std::nullopt);
+  for (const char* other : {"", "[]", "{\"job\": 1234, \"folder\": \"/r\"}", "{\"job\": \"1234\"}",
+                            "{\"job\": \"-l\", \"folder\": \"/r\"}"}) {
+    EXPECT_EQ(FindRecordedJob(other, "/r"), std::nullopt) << other;
   }
 }
 
