@@ -7,6 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "apps/trainctl/host_of_run.h"
 #include "apps/trainctl/plan_json.h"
 #include "apps/trainctl/plan_outputs.h"
@@ -20,6 +22,7 @@
 #include "launcher/printable_text.h"
 #include "plan/precision_text.h"
 #include "plan/utilization.h"
+#include "planner/advice.h"
 #include "planner/make_plan.h"
 #include "planner/run_estimate.h"
 #include "report/draw_plan.h"
@@ -32,7 +35,20 @@ namespace {
 
 std::string MiB(int64_t bytes) { return absl::StrFormat("%.1f", static_cast<double>(bytes) / (1 << 20)); }
 
-void Print(const plan::Plan& plan, const recipe::LoadedRecipe& loaded, const PlanTableOptions& options) {
+// A change and its effect per line.
+void PrintChanges(const plan::Plan& plan, const std::vector<planner::Change>& changes) {
+  if (changes.empty()) return;
+  std::printf("\nWhat would make it faster or smaller:\n");
+  size_t width = 0;
+  for (const planner::Change& change : changes) width = std::max(width, change.setting.size());
+  for (const planner::Change& change : changes) {
+    std::printf("  %-*s  %s\n", static_cast<int>(width), change.setting.c_str(),
+                planner::EffectOf(change, plan).c_str());
+  }
+}
+
+void Print(const plan::Plan& plan, const recipe::LoadedRecipe& loaded,
+           const std::vector<planner::Change>& changes, const PlanTableOptions& options) {
   const recipe::Recipe& recipe = loaded.recipe;
   std::printf("%s: %s parameters, %s, %d worker%s, %d sequences of %d tokens a step\n",
               recipe.run.name.c_str(), FormatCount(plan.num_parameters).c_str(),
@@ -50,6 +66,7 @@ void Print(const plan::Plan& plan, const recipe::LoadedRecipe& loaded, const Pla
   } else {
     std::printf("\n%s\n", report::TrustInTime(plan).c_str());
   }
+  PrintChanges(plan, changes);
   std::printf("\nChosen: %s, accumulation %d; peak %s in %s\n", plan.layout.ToString().c_str(),
               static_cast<int>(plan.layout.num_micro_batches), FormatBytes(plan.predicted.peak_bytes).c_str(),
               plan.predicted.peak_where.c_str());
@@ -80,6 +97,16 @@ std::string PlaceOf(const simulate::AxisVolume& axis, const plan::Plan& plan) {
   const int64_t span = static_cast<int64_t>(axis.ranks) * axis.stride;
   if (span <= plan.devices_per_node) return "within a machine";
   return axis.stride >= plan.devices_per_node ? "each on another machine" : "over several machines";
+}
+
+void PrintSearch(const plan::SearchCounts& search, absl::Duration time, bool color) {
+  Title("How the layout was found", color);
+  std::printf("  %s strategies (meshes with a ZeRO stage) make %s layouts, of which bounds rule out %s\n",
+              FormatCount(search.strategies).c_str(), FormatCount(search.bounded).c_str(),
+              FormatCount(search.pruned).c_str());
+  std::printf("  %s layouts simulated, %s numbers of recomputed layers tried\n",
+              FormatCount(search.folded + search.whole).c_str(), FormatCount(search.tried).c_str());
+  std::printf("  planned in %s\n", planner::FormatSeconds(absl::ToDoubleSeconds(time)).c_str());
 }
 
 void PrintExplanation(const plan::Plan& plan, const report::PlanExplanation& explanation, bool color) {
@@ -164,7 +191,9 @@ absl::StatusOr<ExitCode> PlanOurs(const recipe::LoadedRecipe& loaded, const Plan
   if (loaded.recipe.cluster.device == recipe::kCudaDevice) {
     TRAINCTL_RETURN_IF_ERROR(CheckEnoughAreVisible(loaded.recipe, host));
   }
+  const absl::Time begin = absl::Now();
   TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, planner::MakePlanFor(loaded.recipe, host));
+  const absl::Duration planning_time = absl::Now() - begin;
   const model::ModelSpec& spec = loaded.recipe.model.spec;
   if (!options.write.empty()) {
     TRAINCTL_RETURN_IF_ERROR(
@@ -178,15 +207,25 @@ absl::StatusOr<ExitCode> PlanOurs(const recipe::LoadedRecipe& loaded, const Plan
     TRAINCTL_RETURN_IF_ERROR(WriteOutputFile(
         options.html, report::PlanPage(report::PageOfPlan(plan, loaded.recipe)), options.output_rules));
   }
+  const std::vector<planner::Change> changes = planner::FindChangesFor(loaded.recipe, host, plan);
   if (output.json) {
     Json json = PlanWithEstimates(plan, loaded.recipe);
+    json["changes"] = Json::array();
+    for (const planner::Change& change : changes) {
+      json["changes"].push_back({{"setting", change.setting},
+                                 {"speed", plan::HasTimes(plan) ? Json(change.speed) : Json()},
+                                 {"peak_bytes", change.peak_bytes}});
+    }
     for (const std::string& note : loaded.notes) json["notes"].push_back(note);
     json["missing"] = loaded.missing;
-    if (options.explain) json["explanation"] = ExplanationToJson(report::ExplainPlan(plan, spec));
+    if (options.explain) {
+      json["explanation"] = ExplanationToJson(report::ExplainPlan(plan, spec));
+      json["explanation"]["planning_seconds"] = absl::ToDoubleSeconds(planning_time);
+    }
     std::puts(PrintableJson(json, 2).c_str());
     return ExitCode::kOk;
   }
-  Print(plan, loaded, {.all = options.all, .color = output.stdout_color});
+  Print(plan, loaded, changes, {.all = options.all, .color = output.stdout_color});
   for (const std::string* path : {&options.write, &options.trace, &options.html}) {
     if (!path->empty()) std::printf("  written to %s\n", launcher::PrintableText(*path).c_str());
   }
@@ -195,7 +234,10 @@ absl::StatusOr<ExitCode> PlanOurs(const recipe::LoadedRecipe& loaded, const Plan
         "\n%s",
         report::DrawPlan(plan, spec, {.width = TerminalWidth(), .color = output.stdout_color}).c_str());
   }
-  if (options.explain) PrintExplanation(plan, report::ExplainPlan(plan, spec), output.stdout_color);
+  if (options.explain) {
+    PrintExplanation(plan, report::ExplainPlan(plan, spec), output.stdout_color);
+    PrintSearch(plan.search, planning_time, output.stdout_color);
+  }
   if (options.explain || loaded.recipe.launch.backend != "local") {
     Title("What is waited for", output.stdout_color);
     PrintTimeouts(loaded.recipe, output.stdout_color);

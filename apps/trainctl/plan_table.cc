@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "apps/trainctl/text_table.h"
 #include "base/units.h"
+#include "layout/family.h"
 #include "plan/utilization.h"
 #include "planner/run_estimate.h"
 
@@ -20,17 +21,6 @@ namespace {
 
 using plan::Candidate;
 
-// Families of layouts, in the order of the table.
-enum class Family { kDdp, kZero1, kZero2, kZero3, kHsdp, kTensor, kPipeline, kBoth };
-
-Family FamilyOf(const layout::Layout& layout) {
-  const layout::Mesh& mesh = layout.mesh;
-  if (mesh.tp > 1) return mesh.pp > 1 ? Family::kBoth : Family::kTensor;
-  if (mesh.pp > 1) return Family::kPipeline;
-  if (mesh.dp_replicate > 1 && mesh.dp_shard > 1) return Family::kHsdp;
-  return static_cast<Family>(layout.zero_stage);
-}
-
 bool IsBetter(const Candidate* a, const Candidate* b) {
   if (a->chosen != b->chosen) return a->chosen;
   if (a->fits != b->fits) return a->fits;
@@ -38,9 +28,9 @@ bool IsBetter(const Candidate* a, const Candidate* b) {
 }
 
 std::vector<const Candidate*> BestOfFamilies(const plan::Plan& plan) {
-  std::map<Family, const Candidate*> best;
+  std::map<layout::Family, const Candidate*> best;
   for (const Candidate& candidate : plan.candidates) {
-    const auto [it, is_new] = best.try_emplace(FamilyOf(candidate.layout), &candidate);
+    const auto [it, is_new] = best.try_emplace(layout::FamilyOf(candidate.layout), &candidate);
     if (!is_new && IsBetter(&candidate, it->second)) it->second = &candidate;
   }
   std::vector<const Candidate*> rows;
@@ -64,14 +54,15 @@ std::string WhatAgain(const layout::Layout& layout) {
   return absl::StrCat(name, " of ", std::accumulate(layers.begin(), layers.end(), int64_t{0}));
 }
 
-// "DDP", "HSDP ZeRO-3".
+// "DDP", "HSDP ZeRO-3", or "-" without data parallelism.
 std::string StrategyOf(const layout::Layout& layout) {
+  if (layout.mesh.data_degree() == 1 && layout.mesh.world_size() > 1) return "-";
   const std::string name(layout::StrategyName(layout.zero_stage));
   const bool is_hybrid = layout.mesh.dp_replicate > 1 && layout.mesh.dp_shard > 1;
   return is_hybrid ? absl::StrCat("HSDP ", name) : name;
 }
 
-// "8x1f1b", "4x interleaved-1f1b of 2": "-" without a pipeline.
+// "8 1f1b", "4 interleaved-1f1b x2", or "1" without a pipeline.
 std::string PipelineOf(const layout::Layout& layout) {
   if (layout.mesh.pp == 1) return "1";
   const std::string stages =

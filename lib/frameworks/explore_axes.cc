@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "frameworks/framework_ways.h"
 
 namespace trainctl::frameworks {
 namespace {
@@ -197,6 +198,7 @@ absl::StatusOr<Axes> ResolveAxes(const SearchSpace& space, const Goal& goal, boo
   axes.tp = OnceEach(space.tp);
   if (axes.tp.empty()) {
     for (const int64_t tp : DivisorsOf(space.base.model.heads)) {
+      if (!TensorObstacle(space.base.framework->name, space.base.model, tp).empty()) continue;
       const bool in_node = tp <= per_node && per_node % tp == 0;
       if (in_node || (wide && tp % per_node == 0)) axes.tp.push_back(tp);
     }

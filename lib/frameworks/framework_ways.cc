@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+
 namespace trainctl::frameworks {
 namespace {
 
@@ -31,12 +33,16 @@ const std::vector<FrameworkWays>& Ways() {
       {.names = {"torchtitan", "torchtitan-eager"},
        .source =
            "torch.distributed.pipelining.schedules; torchtitan's context_parallel_rotate_method; FSDP2's "
-           "reshard_after_forward (ZeRO-3, or ZeRO-2 where it is off)",
+           "reshard_after_forward (ZeRO-3, or ZeRO-2 where it is off); pytorch/torchtitan #2577 (heads of "
+           "keys "
+           "and values)",
        .schedules = {PipelineKind::kGPipe, PipelineKind::k1F1B, PipelineKind::kInterleaved1F1B,
                      PipelineKind::kLoopedBreadthFirst, PipelineKind::kInterleavedZeroBubble,
                      PipelineKind::kZbv},
        .contexts = {ContextKind::kRing, ContextKind::kAllGather},
-       .zero_stages = {0, 2, 3}},
+       .zero_stages = {0, 2, 3},
+       .copies_kv_heads = false,
+       .pads_vocab = false},
       {.names = {"torchtune"},
        .source = "pytorch/torchtune recipes: one device, or FSDP2",
        .tensor = false,
@@ -60,6 +66,19 @@ const FrameworkWays* FindWays(absl::string_view framework) {
     if (std::find(ways.names.begin(), ways.names.end(), framework) != ways.names.end()) return &ways;
   }
   return nullptr;
+}
+
+std::string TensorObstacle(absl::string_view framework, const model::ModelSpec& model, int64_t tp) {
+  const FrameworkWays* ways = FindWays(framework);
+  if (ways == nullptr || tp <= 1) return "";
+  const auto text = [&](int64_t count, const char* what) {
+    return absl::StrCat("tp ", tp, " does not divide the ", count, " ", what, ", which ", framework,
+                        " requires");
+  };
+  if (!ways->copies_kv_heads && !model.latent.has_value() && model.kv_heads % tp != 0)
+    return text(model.kv_heads, "heads of keys and values");
+  if (!ways->pads_vocab && model.vocab % tp != 0) return text(model.vocab, "words of the vocabulary");
+  return "";
 }
 
 bool HasWaysOf(const Workload& w) {

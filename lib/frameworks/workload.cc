@@ -1,9 +1,11 @@
 #include "frameworks/workload.h"
 
 #include <algorithm>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "frameworks/framework_ways.h"
 
 namespace trainctl::frameworks {
 namespace {
@@ -78,6 +80,8 @@ absl::Status Validate(const Workload& w) {
   if (w.model.heads % w.mesh.tp != 0) {
     return UsageError(absl::StrCat("tp ", w.mesh.tp, " does not divide the ", w.model.heads, " heads"));
   }
+  if (const std::string obstacle = TensorObstacle(w.framework->name, w.model, w.mesh.tp); !obstacle.empty())
+    return UsageError(obstacle);
   if (w.mesh.pp * w.virtual_stages > w.model.layers + 2) {
     return UsageError(absl::StrCat("pp ", w.mesh.pp, " x virtual stages ", w.virtual_stages,
                                    " is more than the ", w.model.layers, " layers"));

@@ -12,6 +12,7 @@ namespace trainctl::layout {
 namespace {
 
 constexpr int64_t kMostTries = 4096;  // of values next to one that does not work
+constexpr char kBatchField[] = "train.batch_sequences";
 constexpr absl::string_view kRecomputeNames[] = {"none", "selective", "attention", "full"};
 
 std::string Text(const std::optional<int64_t>& degree) {
@@ -235,7 +236,7 @@ class Finder {
 
   void CheckBatch() {
     if (r_.batch_sequences < 1 || r_.batch_sequences % workers_ != 0) {
-      Add({"train.batch_sequences", "cluster.devices_per_node"},
+      Add({kBatchField, "cluster.devices_per_node"},
           absl::StrCat(Batch(), " is not a multiple of the ", Who(), " (", Factors(), ")",
                        Advice("", NearestBatches()), CutThatHelps()));
       return;
@@ -489,7 +490,15 @@ std::string Layout::ToString() const {
   return text;
 }
 
-std::vector<Violation> FindViolations(const Request& request) { return Finder(request).Run(); }
+std::vector<Violation> FindViolations(const Request& request) {
+  std::vector<Violation> found = Finder(request).Run();
+  const bool is_of_batch = found.size() == 1 && found[0].fields.front() == kBatchField;
+  if (is_of_batch && request.spec != nullptr && request.batch_sequences >= 1 &&
+      request.batch_sequences < request.data_workers() && !PossibleCuts(request).empty()) {
+    return {};
+  }
+  return found;
+}
 
 std::vector<Request> PossibleCuts(const Request& request) {
   const auto degrees = [](const std::optional<int64_t>& asked, int64_t whole, int64_t most) {
@@ -503,7 +512,6 @@ std::vector<Request> PossibleCuts(const Request& request) {
   for (const int64_t tp : degrees(request.tp, request.devices_per_node, request.spec->heads)) {
     if (tp < 1) continue;
     for (const int64_t pp : degrees(request.pp, request.num_workers() / tp, request.spec->layers)) {
-      if (pp == request.pp.value_or(1) && tp == request.tp.value_or(1)) continue;
       Request cut = request;
       cut.pp = pp;
       cut.tp = tp;

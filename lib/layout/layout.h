@@ -106,11 +106,14 @@ struct Violation {
   std::string message;              // names the values, and the nearest that work
 };
 
-// Every constraint that the request violates, whatever else is wrong; empty: some layout satisfies it.
+// Every constraint that the request violates, whatever else is wrong. Empty if some layout satisfies it. Free
+// degrees of pp and tp count as 1, unless a step has fewer sequences than workers: then a cut of the model
+// that gives each worker a part satisfies the request as well.
 std::vector<Violation> FindViolations(const Request& request);
 
-// The requests without violations that differ from this one in pp or tp, where these are free: tp within a
-// node, a layer for each stage at least; of growing tp, then pp.
+// The request with each pair of pp and tp that it leaves open, if it has no violations then: tp within a
+// node, at least one layer per stage. In ascending order of tp, then pp; the first is pp = tp = 1 if that is
+// possible.
 std::vector<Request> PossibleCuts(const Request& request);
 
 }  // namespace trainctl::layout

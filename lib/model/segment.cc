@@ -79,6 +79,30 @@ class FormerAgain {
 
 }  // namespace
 
+size_t NumOperatorsThatSave(const Segment& segment) {
+  const std::vector<int> root = StorageRoots(segment);
+  const std::vector<bool> is_formed = FormedAgain(segment);
+  std::vector<bool> is_saved(segment.values.size());
+  for (const Operator& op : segment.operators) {
+    for (const std::vector<int>* values : {&op.saved, &op.weight_saved}) {
+      for (const int value : *values) {
+        const auto v = static_cast<size_t>(root[static_cast<size_t>(value)]);
+        is_saved[v] = !is_formed[v];
+      }
+    }
+  }
+  size_t count = segment.operators.size();
+  const auto saves = [&](const Operator& op) {
+    return std::any_of(op.outputs.begin(), op.outputs.end(), [&](int output) {
+      return is_saved[static_cast<size_t>(root[static_cast<size_t>(output)])];
+    });
+  };
+  while (count > 0 && !saves(segment.operators[count - 1])) --count;
+  // Two operators in one pass over memory are not taken apart.
+  if (count > 0 && segment.operators[count - 1].is_one_pass_with_next) ++count;
+  return count;
+}
+
 std::vector<int> StorageRoots(const Segment& segment) {
   std::vector<int> root(segment.values.size());
   for (size_t i = 0; i < root.size(); ++i) root[i] = static_cast<int>(i);

@@ -143,6 +143,10 @@ struct Lifetimes {
 };
 Lifetimes ComputeLifetimes(const Segment& segment);
 
+// Operators up to the last one that makes a saved value. A forward that runs again only to save ends there:
+// in a layer of Llama it leaves out the MLP's second product, the sum over tp and the residual addition.
+size_t NumOperatorsThatSave(const Segment& segment);
+
 // For each value, the value whose storage it uses (itself, or what in_place_of leads to).
 std::vector<int> StorageRoots(const Segment& segment);
 
@@ -151,6 +155,7 @@ struct SegmentMemory {
   int64_t output_bytes = 0;          // the boundary values handed on
   int64_t saved_bytes = 0;           // kept from forward to backward, inputs excluded
   int64_t forward_peak = 0;          // saving; output and saved included
+  int64_t recompute_peak = 0;        // of NumOperatorsThatSave(), which hand nothing on; saved included
   int64_t inference_peak = 0;        // not saving
   int64_t backward_peak = 0;         // above (saved + output gradients), input gradients included
   int64_t input_gradient_bytes = 0;  // bytes the input gradients add (0 if they reuse the outputs')

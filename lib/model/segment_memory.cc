@@ -122,8 +122,8 @@ class MemoryPlayer {
   ByteCounter& counter() { return counter_; }
   GradientCounter& gradients() { return gradients_; }
 
-  void Forward(const std::vector<std::vector<int>>& drops) {
-    for (size_t i = 0; i < segment_.operators.size(); ++i) {
+  void Forward(size_t num_operators, const std::vector<std::vector<int>>& drops) {
+    for (size_t i = 0; i < num_operators; ++i) {
       const Operator& op = segment_.operators[i];
       AllocateOutputs(op);
       counter_.Temporary(op.forward_temp_bytes);
@@ -223,12 +223,16 @@ SegmentMemory Analyze(const Segment& segment) {
   for (int value : segment.outputs) memory.output_bytes += BytesOf(segment, value);
   for (int value : lifetimes.saved) memory.saved_bytes += BytesOf(segment, value);
 
+  const size_t all = segment.operators.size();
   MemoryPlayer inference(segment, lifetimes);
-  inference.Forward(lifetimes.inference_drops);
+  inference.Forward(all, lifetimes.inference_drops);
   memory.inference_peak = inference.counter().peak();
   MemoryPlayer forward(segment, lifetimes);
-  forward.Forward(lifetimes.forward_drops);
+  forward.Forward(all, lifetimes.forward_drops);
   memory.forward_peak = forward.counter().peak();
+  MemoryPlayer again(segment, lifetimes);
+  again.Forward(NumOperatorsThatSave(segment), lifetimes.forward_drops);
+  memory.recompute_peak = again.counter().peak();
 
   if (segment.operators.back().input_gradient == InputGradient::kNewInForward) {
     MemoryPlayer loss(segment, lifetimes);

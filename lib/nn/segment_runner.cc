@@ -203,6 +203,7 @@ SegmentRunner::SegmentRunner(const device::Device& device, model::Segment segmen
     : device_(device),
       segment_(std::move(segment)),
       lifetimes_(model::ComputeLifetimes(segment_)),
+      num_that_save_(model::NumOperatorsThatSave(segment_)),
       roots_(model::StorageRoots(segment_)),
       rope_(rope),
       threads_(threads),
@@ -231,6 +232,14 @@ at::Tensor SegmentRunner::Forward(const BoundParameters& parameters, const at::T
                saved != nullptr ? lifetimes_.forward_drops : lifetimes_.inference_drops);
   if (saved != nullptr) *saved = pass.SavedValues();
   return pass.run().Value(segment_.outputs[0]);
+}
+
+Saved SegmentRunner::Recompute(const BoundParameters& parameters, const at::Tensor& input,
+                               const TokenView& view) const {
+  Pass pass(*this, parameters, view);
+  pass.SetInput(input);
+  pass.Forward(num_that_save_, lifetimes_.forward_drops);
+  return pass.SavedValues();
 }
 
 at::Tensor SegmentRunner::Continue(const BoundParameters& parameters, const at::Tensor& input,

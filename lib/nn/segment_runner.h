@@ -64,6 +64,9 @@ class SegmentRunner {
   at::Tensor Forward(const BoundParameters& parameters, const at::Tensor& input, const TokenView& view,
                      Saved* saved) const;
 
+  // What Forward saves, with the same bits, without the operators that only the output needs.
+  Saved Recompute(const BoundParameters& parameters, const at::Tensor& input, const TokenView& view) const;
+
   // Forward of tokens of one sequence that follow those of `cache`, which gets theirs; the segment's shape
   // counts the new ones alone, and the view says their positions. For the blocks between embedding and head,
   // whose attention alone looks at other tokens.
@@ -99,6 +102,7 @@ class SegmentRunner {
   const device::Device& device_;
   model::Segment segment_;
   model::Lifetimes lifetimes_;
+  size_t num_that_save_;  // operators
   std::vector<int> roots_;
   const RopeTables* rope_;
   int threads_;

@@ -265,7 +265,7 @@ class Executor::Pass {
         &Pass::Forward,          // kForward
         &Pass::Loss,             // kLoss
         &Pass::LossAndGradient,  // kLossAndGradient
-        &Pass::Forward,          // kRecompute
+        &Pass::Recompute,        // kRecompute
         &Pass::Backward,         // kBackward
         &Pass::BackwardInput,    // kBackwardInput
         &Pass::BackwardWeight,   // kBackwardWeight
@@ -493,9 +493,15 @@ class Executor::Pass {
     const at::Tensor input = Find(i.reads, ValueKind::kHidden) != nullptr
                                  ? Find(i.reads, ValueKind::kHidden)->tensor
                                  : at::Tensor();
-    at::Tensor output = Runner(i).Forward(bound, input, View(i), keep);
-    // Of a block that is computed again the output is known; only what it saves was wanted.
-    if (i.op == Op::kForward) Put(i, ValueKind::kHidden, std::move(output));
+    Put(i, ValueKind::kHidden, Runner(i).Forward(bound, input, View(i), keep));
+    return absl::OkStatus();
+  }
+
+  absl::Status Recompute(const Instruction& i) {
+    const Stored* const hidden = Find(i.reads, ValueKind::kHidden);
+    Stored* const saved = Find(i.writes, ValueKind::kSaved);
+    TRAINCTL_CHECK(hidden != nullptr && saved != nullptr);
+    saved->saved = Runner(i).Recompute(Bind(i), hidden->tensor, View(i));
     return absl::OkStatus();
   }
 

@@ -51,6 +51,17 @@ struct PlannedWork {
   bool operator==(const PlannedWork&) const = default;
 };
 
+// What the search for the layout had to do.
+struct SearchCounts {
+  int64_t strategies = 0;  // meshes with a ZeRO stage
+  int64_t bounded = 0;     // layouts
+  int64_t pruned = 0;
+  int64_t folded = 0;  // layouts estimated from steps with few layers
+  int64_t whole = 0;   // layouts estimated from whole steps: pipelines, and all if folding is off
+  int64_t tried = 0;   // numbers of recomputed layers, to find the least that fit
+  bool operator==(const SearchCounts&) const = default;
+};
+
 struct Plan {
   layout::Layout layout;
   schedule::StepSetting setting;
@@ -70,6 +81,7 @@ struct Plan {
   simulate::MemoryReport predicted;  // of the chosen layout
   // On a device, of the first stage and by the names of timings.jsonl: "rms norm backward".
   std::map<std::string, PlannedWork> work;
+  SearchCounts search;
   std::vector<Candidate> candidates;  // in the order of strategies; the chosen one among them
   std::vector<std::string> notes;     // what each "auto" became, and warnings
   bool operator==(const Plan&) const = default;

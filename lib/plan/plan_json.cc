@@ -338,6 +338,18 @@ absl::Status ReadWork(Reader& reader, Plan* plan) {
   return absl::OkStatus();
 }
 
+// The members of SearchCounts, by their names in JSON.
+constexpr std::pair<const char*, int64_t SearchCounts::*> kSearchCounts[] = {
+    {"strategies", &SearchCounts::strategies}, {"bounded", &SearchCounts::bounded},
+    {"pruned", &SearchCounts::pruned},         {"folded", &SearchCounts::folded},
+    {"whole", &SearchCounts::whole},           {"tried", &SearchCounts::tried}};
+
+absl::Status ReadSearch(const Json& json, const std::string& what, SearchCounts* search) {
+  Reader reader(json, what);
+  for (const auto& [name, member] : kSearchCounts) reader.Int(name, &(search->*member), 0);
+  return reader.status();
+}
+
 absl::Status ReadLists(Reader& reader, Plan* plan) {
   const Json& candidates = reader.Object("candidates");
   const Json& notes = reader.Object("notes");
@@ -418,6 +430,7 @@ Json PlanToJsonObject(const Plan& plan) {
                {"predicted", ToJson(plan.predicted)},
                {"notes", plan.notes},
                {"candidates", Json::array()}};
+  for (const auto& [name, member] : kSearchCounts) json["search"][name] = plan.search.*member;
   for (const Candidate& candidate : plan.candidates) json["candidates"].push_back(ToJson(candidate));
   if (plan.shares_devices) json["shares_devices"] = true;
   for (const auto& [name, work] : plan.work)
@@ -465,6 +478,8 @@ absl::StatusOr<Plan> PlanFromJson(absl::string_view text, absl::string_view what
   reader.Int("memory_limit_bytes", &plan.memory_limit_bytes, 0);
   TRAINCTL_RETURN_IF_ERROR(ReadLists(reader, &plan));
   if (json.contains("work")) TRAINCTL_RETURN_IF_ERROR(ReadWork(reader, &plan));
+  if (json.contains("search"))
+    TRAINCTL_RETURN_IF_ERROR(ReadSearch(reader.Object("search"), where + ": search", &plan.search));
   TRAINCTL_RETURN_IF_ERROR(reader.status());
   TRAINCTL_RETURN_IF_ERROR(ReadTypes(json, where, plan.setting.types));
   plan.setting.optimizer = optim::Find(optimizer);

@@ -20,18 +20,25 @@ using plan::Candidate;
 
 namespace {
 
-// That pipeline and tensor parallelism cut the model in.
+// The parts that pipeline and tensor parallelism cut the model in.
 int64_t NumParts(const Layout& layout) { return layout.mesh.pp * layout.mesh.tp; }
-int64_t NumParts(const Candidate& candidate) { return NumParts(candidate.layout); }
 
-// 1F1B, or there is no pipeline: 0; the others as they are listed, with few stages of a rank before many.
+// Axes of the mesh with more than one rank.
+int NumAxes(const layout::Mesh& mesh) {
+  int count = 0;
+  for (const int64_t degree : {mesh.pp, mesh.dp_replicate, mesh.dp_shard, mesh.tp}) count += degree > 1;
+  return count;
+}
+
+// {0, 0} for 1F1B and for a layout without a pipeline. Other orders follow as they are listed, with few
+// virtual stages before many.
 std::pair<int, int64_t> OrderKey(const Layout& layout) {
   const absl::StatusOr<schedule::PipelineKind> kind = schedule::ParsePipelineKind(layout.pipeline.order);
   if (!kind.ok() || *kind == schedule::PipelineKind::k1F1B) return {0, 0};
   return {1 + static_cast<int>(*kind), layout.pipeline.virtual_stages};
 }
 
-// That are computed again, over all stages.
+// Recomputed layers of all stages.
 int64_t NumRecomputed(const Layout& layout) {
   const std::vector<int64_t>& layers = layout.recomputed_layers;
   if (layout.recompute != Recompute::kFull) return 0;
@@ -43,102 +50,95 @@ bool ComputesMoreAgain(const Layout& a, const Layout& b) {
   return std::make_pair(a.recompute, NumRecomputed(a)) > std::make_pair(b.recompute, NumRecomputed(b));
 }
 
-}  // namespace
-
-LayoutKey KeyOf(const Layout& layout) {
-  return {NumParts(layout), OrderKey(layout), layout.recompute, layout.zero_stage};
+// With what decides between layouts of the same key.
+auto FullKeyOf(const Candidate& candidate, int64_t limit_bytes) {
+  const int64_t peak_bytes = candidate.memory.peak_bytes;
+  return std::tuple_cat(
+      KeyOf(candidate.layout, IsTight(peak_bytes, limit_bytes)),
+      std::make_tuple(NumRecomputed(candidate.layout), peak_bytes, candidate.layout.mesh.dp_shard));
 }
-
-bool Simpler(const Candidate& a, const Candidate& b) {
-  const auto key = [](const Candidate& c) {
-    return std::tuple_cat(KeyOf(c.layout), std::make_tuple(NumRecomputed(c.layout), c.memory.peak_bytes,
-                                                           c.layout.mesh.dp_shard));
-  };
-  return key(a) < key(b);
-}
-
-namespace {
 
 std::string WhatAgain(const Layout& layout) {
-  if (layout.recompute == Recompute::kSelective) return "forms norms and activations twice";
-  if (layout.recompute == Recompute::kAttention) return "forms norms, activations and attention twice";
-  if (layout.recomputed_layers.empty()) return "computes activations twice";
+  if (layout.recompute == Recompute::kSelective) return "recomputes norms and activations";
+  if (layout.recompute == Recompute::kAttention) return "recomputes norms, activations and attention";
+  if (layout.recomputed_layers.empty()) return "recomputes all layers";
   const int64_t count = NumRecomputed(layout);
-  return absl::StrCat("computes the activations of ", count, count == 1 ? " layer twice" : " layers twice");
+  return absl::StrCat("recomputes ", count, count == 1 ? " layer" : " layers");
+}
+
+// The chosen layout compared with one that is equally fast.
+struct Advantage {
+  const char* of_chosen;  // "which needs fewer axes of parallelism"
+  const char* of_other;   // "but needs more axes of parallelism"
+};
+Advantage AdvantageOver(const Candidate& other, const Candidate& chosen, int64_t limit_bytes) {
+  const Layout &a = chosen.layout, &b = other.layout;
+  if (IsTight(other.memory.peak_bytes, limit_bytes) && !IsTight(chosen.memory.peak_bytes, limit_bytes))
+    return {"leaves a tenth of the memory free", "leaves less than a tenth of the memory free"};
+  if (NumAxes(b.mesh) > NumAxes(a.mesh))
+    return {"needs fewer axes of parallelism", "needs more axes of parallelism"};
+  if (NumParts(b) > NumParts(a)) return {"cuts the model in fewer parts", "cuts the model in more parts"};
+  if (OrderKey(b) > OrderKey(a)) return {"has a simpler pipeline order", "has a more complex pipeline order"};
+  if (b.zero_stage > a.zero_stage) return {"shards less", "shards more"};
+  if (ComputesMoreAgain(b, a)) return {"recomputes less", "recomputes more"};
+  return {"needs less memory", "needs more memory"};
+}
+
+// Why the chosen candidate was taken.
+std::string WhyChosen(const Candidate& chosen, const Candidate& fastest, int64_t limit_bytes) {
+  if (&chosen == &fastest) return "the fastest that fits";
+  return absl::StrCat("within 1 % of the fastest, and ",
+                      AdvantageOver(fastest, chosen, limit_bytes).of_chosen);
 }
 
 // Why a layout that fits was not taken.
-std::string WhySlower(const Candidate& candidate, const Candidate& chosen) {
-  const double ratio = candidate.step_seconds / chosen.step_seconds;
-  if (ratio <= kSameTime) {
-    if (NumParts(candidate) > NumParts(chosen)) {
-      return ratio >= 1
-                 ? "fits, but is no faster and cuts the model"
-                 : absl::StrFormat("fits, but cuts the model for %.0f %% of a step", (1 - ratio) * 100);
-    }
-    if (OrderKey(candidate.layout) > OrderKey(chosen.layout))
-      return absl::StrCat("fits, but is no faster than with ", chosen.layout.pipeline.order);
-    if (candidate.layout.recompute > chosen.layout.recompute)
-      return absl::StrCat("fits, but ", WhatAgain(candidate.layout));
-    if (candidate.layout.zero_stage != chosen.layout.zero_stage) {
-      return "fits, but is no faster, and the chosen one shards less";
-    }
-    if (ComputesMoreAgain(candidate.layout, chosen.layout))
-      return absl::StrCat("fits, but ", WhatAgain(candidate.layout));
-    return candidate.memory.peak_bytes >= chosen.memory.peak_bytes
-               ? "fits, but is no faster and needs more memory"
-               : "fits, but is no faster";
-  }
+std::string WhyNotChosen(const Candidate& candidate, const Candidate& chosen, const Candidate& fastest,
+                         int64_t limit_bytes) {
+  if (candidate.step_seconds <= fastest.step_seconds * kSameTime)
+    return absl::StrCat("as fast, but ", AdvantageOver(candidate, chosen, limit_bytes).of_other);
   std::vector<std::string> causes;
   if (chosen.sent_bytes == 0 && candidate.sent_bytes > 0) {
-    causes.push_back(absl::StrCat("moves ", FormatBytes(candidate.sent_bytes), " a step"));
+    causes.push_back(absl::StrCat("moves ", FormatBytes(candidate.sent_bytes), " per step"));
   } else if (candidate.sent_bytes > chosen.sent_bytes + chosen.sent_bytes / 20) {
     causes.push_back(absl::StrFormat("moves %.1fx the bytes", static_cast<double>(candidate.sent_bytes) /
                                                                   static_cast<double>(chosen.sent_bytes)));
   }
   if (ComputesMoreAgain(candidate.layout, chosen.layout)) causes.push_back(WhatAgain(candidate.layout));
   if (candidate.layout.micro_batch < chosen.layout.micro_batch) causes.push_back("smaller micro-batches");
-  return absl::StrFormat("fits, but is about %.0f %% slower%s%s", (ratio - 1) * 100,
+  return absl::StrFormat("%.3g %% slower%s%s", (candidate.step_seconds / chosen.step_seconds - 1) * 100,
                          causes.empty() ? "" : ": ", absl::StrJoin(causes, ", "));
 }
 
 }  // namespace
 
-int Choose(int64_t memory_limit_bytes, int64_t asked_parts, bool is_asked,
-           std::vector<Candidate>& candidates) {
-  const auto fastest_of = [&](const auto& takes_part) {
-    double fastest = -1;
-    for (const Candidate& candidate : candidates) {
-      if (candidate.fits && takes_part(candidate) && (fastest < 0 || candidate.step_seconds < fastest))
-        fastest = candidate.step_seconds;
-    }
-    return fastest;
-  };
-  const double uncut = fastest_of([&](const Candidate& c) { return NumParts(c) <= asked_parts; });
-  const auto takes_part = [&](const Candidate& c) {
-    return NumParts(c) <= asked_parts || uncut < 0 || c.step_seconds * kWorthCutting <= uncut;
-  };
-  const double fastest = fastest_of(takes_part);
-  int chosen = -1;
-  for (size_t i = 0; i < candidates.size(); ++i) {
-    if (!candidates[i].fits || !takes_part(candidates[i]) || candidates[i].step_seconds > fastest * kSameTime)
-      continue;
-    if (chosen < 0 || Simpler(candidates[i], candidates[static_cast<size_t>(chosen)])) {
-      chosen = static_cast<int>(i);
-    }
+LayoutKey KeyOf(const Layout& layout, bool is_tight) {
+  return {is_tight,         NumAxes(layout.mesh), NumParts(layout),
+          OrderKey(layout), layout.zero_stage,    layout.recompute};
+}
+
+int Choose(int64_t memory_limit_bytes, bool is_asked, std::vector<Candidate>& candidates) {
+  const Candidate* fastest = nullptr;
+  for (const Candidate& candidate : candidates) {
+    if (candidate.fits && (fastest == nullptr || candidate.step_seconds < fastest->step_seconds))
+      fastest = &candidate;
   }
-  for (size_t i = 0; i < candidates.size(); ++i) {
-    Candidate& candidate = candidates[i];
-    if (static_cast<int>(i) == chosen) {
-      candidate.chosen = true;
-      candidate.reason = is_asked ? "what the recipe asks for" : "the simplest of the fastest that fit";
-    } else if (!candidate.fits) {
+  Candidate* chosen = nullptr;
+  for (Candidate& candidate : candidates) {
+    if (!candidate.fits) {
       candidate.reason = WhyNotFits(candidate.memory, memory_limit_bytes);
-    } else {
-      candidate.reason = WhySlower(candidate, candidates[static_cast<size_t>(chosen)]);
+    } else if (candidate.step_seconds <= fastest->step_seconds * kSameTime &&
+               (chosen == nullptr ||
+                FullKeyOf(candidate, memory_limit_bytes) < FullKeyOf(*chosen, memory_limit_bytes))) {
+      chosen = &candidate;
     }
   }
-  return chosen;
+  if (chosen == nullptr) return -1;
+  for (Candidate& candidate : candidates) {
+    if (candidate.fits) candidate.reason = WhyNotChosen(candidate, *chosen, *fastest, memory_limit_bytes);
+  }
+  chosen->chosen = true;
+  chosen->reason = is_asked ? "what the recipe asks for" : WhyChosen(*chosen, *fastest, memory_limit_bytes);
+  return static_cast<int>(chosen - candidates.data());
 }
 
 std::string WhyNotFits(const simulate::MemoryReport& memory, int64_t limit_bytes) {

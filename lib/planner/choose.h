@@ -12,26 +12,25 @@
 
 namespace trainctl::planner {
 
-// Two estimates closer than this are the same.
-inline constexpr double kSameTime = 1.03;
+// Plans whose estimates differ by less than this factor count as equally fast.
+inline constexpr double kSameTime = 1.01;
 
-// Prices of layouts that cut the model, with exchanges in every layer, are less sure than those of one that
-// does not: what they save at least.
-inline constexpr double kWorthCutting = 1.1;
+// Of the memory limit: a plan that needs more has little room for what no plan counts, such as fragmentation.
+inline constexpr double kRoomyShare = 0.9;
+inline bool IsTight(int64_t peak_bytes, int64_t limit_bytes) {
+  return static_cast<double>(peak_bytes) > kRoomyShare * static_cast<double>(limit_bytes);
+}
 
-// The model cut in few parts before many, 1F1B before other orders, little recompute before much, then the
-// lowest stage. Of two layouts the one with the lower key is simpler, whatever they need.
-using LayoutKey = std::tuple<int64_t, std::pair<int, int64_t>, layout::Recompute, int>;
-LayoutKey KeyOf(const layout::Layout& layout);
-// By their keys, then few recomputed layers before many, then the least memory.
-bool Simpler(const plan::Candidate& a, const plan::Candidate& b);
+// What decides between layouts that are equally fast; the lower key wins. In this order: a tenth of the
+// memory free, few axes of parallelism, a model cut in few parts, 1F1B before other pipeline orders, a low
+// ZeRO stage, little recomputation.
+using LayoutKey = std::tuple<bool, int, int64_t, std::pair<int, int64_t>, int, layout::Recompute>;
+LayoutKey KeyOf(const layout::Layout& layout, bool is_tight);
 
-// Marks the chosen candidate, the simplest of those within kSameTime of the fastest that fits, and writes
-// every reason. Those that cut the model in more than `asked_parts` take part if they are worth it beside
-// those that do not. `is_asked`: all are of the one strategy that the recipe allows. Returns its index, -1
-// when nothing fits.
-int Choose(int64_t memory_limit_bytes, int64_t asked_parts, bool is_asked,
-           std::vector<plan::Candidate>& candidates);
+// Marks the chosen candidate and writes every reason. The chosen one is the fastest that fits or, of those
+// that are equally fast, the one with the lowest key. `is_asked` says that the recipe allows one strategy
+// only. Returns the index of the chosen candidate, or -1 if nothing fits.
+int Choose(int64_t memory_limit_bytes, bool is_asked, std::vector<plan::Candidate>& candidates);
 
 // "needs 3.10 GiB of 2.00 GiB: optimizer 1.20 GiB, ..."
 std::string WhyNotFits(const simulate::MemoryReport& memory, int64_t limit_bytes);

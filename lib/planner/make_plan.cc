@@ -17,6 +17,7 @@
 #include "plan/utilization.h"
 #include "planner/choose.h"
 #include "planner/neighbours.h"
+#include "planner/resolve.h"
 #include "planner/search.h"
 #include "recipe/checks.h"
 #include "recipe/derive.h"
@@ -312,8 +313,16 @@ absl::Status FixStep(const model::ModelSpec& spec, Plan& plan) {
 
 }  // namespace
 
-absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host& host,
-                              const simulate::MachineProfile* measured) {
+Problem ProblemOf(const recipe::Recipe& recipe, const Plan& plan) {
+  return {.request = recipe::LayoutRequest(recipe),
+          .setting = plan.setting,
+          .memory_limit_bytes = plan.memory_limit_bytes,
+          .limit_is_shared = plan.device == "cpu" && !recipe.cluster.memory_limit_bytes.has_value(),
+          .rates = plan.rates};
+}
+
+absl::StatusOr<Plan> ResolvePlan(const recipe::Recipe& recipe, const cluster::Host& host,
+                                 const simulate::MachineProfile* measured) {
   TRAINCTL_RETURN_IF_ERROR(CheckAll(recipe));
   Plan plan;
   plan.host = host;
@@ -334,17 +343,17 @@ absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host&
     plan.notes.push_back(
         absl::StrFormat("MFU is of %.3g TFLOP/s per worker: %s", peak.flops / 1e12, peak.source));
   }
-
   if (plan.memory_limit_bytes <= 0) return NothingIsLeft(recipe.cluster.devices_per_node, host);
+  return plan;
+}
 
-  const Problem problem{
-      .request = recipe::LayoutRequest(recipe),
-      .setting = plan.setting,
-      .memory_limit_bytes = plan.memory_limit_bytes,
-      .limit_is_shared = plan.device == "cpu" && !recipe.cluster.memory_limit_bytes.has_value(),
-      .rates = plan.rates};
-  Found found = Search(problem, Wanted::kAll);
+absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host& host,
+                              const simulate::MachineProfile* measured) {
+  TRAINCTL_ASSIGN_OR_RETURN(Plan plan, ResolvePlan(recipe, host, measured));
+  const Problem problem = ProblemOf(recipe, plan);
+  Found found = Search(problem, Wanted::kFamilies);
   plan.candidates = std::move(found.candidates);
+  plan.search = found.counts;
   if (plan.candidates.empty()) {
     return InfeasibleError(absl::StrCat(
         "parallel.pp = ", recipe.parallel.pp.value_or(1),
@@ -353,16 +362,9 @@ absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host&
   }
   if (found.chosen < 0) {
     const Candidate& smallest = *std::min_element(
-        plan.candidates.begin(), plan.candidates.end(), [](const Candidate& a, const Candidate& b) {
-          const auto key = [](const Candidate& c) {
-            return std::make_pair(c.layout.mesh.pp * c.layout.mesh.tp, c.memory.peak_bytes);
-          };
-          return key(a) < key(b);
-        });
-    const bool could_cut = recipe.cluster.nodes * recipe.cluster.devices_per_node > 1 &&
-                           !(recipe.parallel.pp.has_value() && recipe.parallel.tp.has_value());
-    return InfeasibleError(absl::StrCat("no layout fits. The smallest", could_cut ? " without a cut" : "",
-                                        ", ", smallest.layout.ToString(), ", ",
+        plan.candidates.begin(), plan.candidates.end(),
+        [](const Candidate& a, const Candidate& b) { return a.memory.peak_bytes < b.memory.peak_bytes; });
+    return InfeasibleError(absl::StrCat("no layout fits. The smallest, ", smallest.layout.ToString(), ", ",
                                         WhyNotFits(smallest.memory, plan.memory_limit_bytes), " (in ",
                                         smallest.memory.peak_where, "); ", NearestThatFits(problem)));
   }

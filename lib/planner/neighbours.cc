@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/units.h"
+#include "planner/settings.h"
 
 namespace trainctl::planner {
 namespace {
@@ -13,38 +14,6 @@ namespace {
 using layout::Layout;
 using layout::Recompute;
 using plan::Candidate;
-
-// `relaxed`: what was asked with what may be other.
-std::string SettingsOf(const Problem& asked, const Problem& relaxed, const Candidate& candidate) {
-  std::vector<std::string> settings;
-  const Layout& layout = candidate.layout;
-  const auto set = [&](const char* name, const std::string& value) {
-    settings.push_back(absl::StrCat(name, " = ", value));
-  };
-  if (!asked.request.pp.has_value() && layout.mesh.pp > 1) set("parallel.pp", absl::StrCat(layout.mesh.pp));
-  if (!asked.request.tp.has_value() && layout.mesh.tp > 1) set("parallel.tp", absl::StrCat(layout.mesh.tp));
-  if (asked.request.zero_stage.has_value() && *asked.request.zero_stage != layout.zero_stage) {
-    set("parallel.zero_stage", absl::StrCat(layout.zero_stage));
-  }
-  if (asked.request.dp_shard.has_value() && *asked.request.dp_shard != layout.mesh.dp_shard) {
-    set("parallel.dp_shard", absl::StrCat(layout.mesh.dp_shard));
-  }
-  if (asked.request.dp_replicate.has_value() && *asked.request.dp_replicate != layout.mesh.dp_replicate) {
-    set("parallel.dp_replicate", absl::StrCat(layout.mesh.dp_replicate));
-  }
-  if (asked.request.micro_batch.has_value() && *asked.request.micro_batch != layout.micro_batch) {
-    set("train.micro_batch", absl::StrCat(layout.micro_batch));
-  }
-  if (asked.request.recompute.has_value() && !relaxed.request.recompute.has_value()) {
-    // Of its own accord "full" is all layers.
-    const bool is_chosen = !layout.recomputed_layers.empty();
-    const absl::string_view name = is_chosen ? "auto" : layout::RecomputeName(layout.recompute);
-    if (is_chosen || *asked.request.recompute != layout.recompute)
-      set("parallel.recompute", absl::StrCat("\"", name, "\""));
-    if (asked.request.recomputed_layers.has_value()) set("parallel.recomputed_layers", "\"auto\"");
-  }
-  return absl::StrJoin(settings, ", ");
-}
 
 // The one with the least memory, or nullptr.
 const Candidate* Smallest(const std::vector<Candidate>& candidates) {
@@ -76,7 +45,7 @@ std::string WithWeightsInBf16Alone(const Problem& asked, const SearchPasses& pas
   const Found found = Search(problem, Wanted::kChoice, passes);
   if (found.chosen < 0) return "";
   const Candidate& candidate = found.candidates[static_cast<size_t>(found.chosen)];
-  const std::string settings = SettingsOf(asked, problem, candidate);
+  const std::string settings = SettingsOf(asked.request, problem.request, candidate.layout);
   return absl::StrCat(
       "; or, in a new run with weights in bf16 alone (", FormatBytes(candidate.memory.peak_bytes),
       "): train.precision = \"bf16\", train.master_dtype = \"bf16\"", settings.empty() ? "" : ", ", settings);
@@ -100,7 +69,7 @@ std::string NearestThatFits(const Problem& asked, const SearchPasses& passes) {
     if (found.chosen < 0) continue;
     const Candidate& candidate = found.candidates[static_cast<size_t>(found.chosen)];
     return absl::StrCat("this fits (", FormatBytes(candidate.memory.peak_bytes),
-                        "): ", SettingsOf(asked, problem, candidate));
+                        "): ", SettingsOf(asked.request, problem.request, candidate.layout));
   }
   const std::string alone = WithWeightsInBf16Alone(asked, passes);
   // Nothing on these workers: more of them, everything sharded.
@@ -146,17 +115,14 @@ std::string NearestThatFits(const Problem& asked, const SearchPasses& passes) {
         alone);
   }
   problem = asked;
-  problem.request.pp = asked.request.pp.value_or(1);
-  problem.request.tp = asked.request.tp.value_or(1);
   FreeLayout(problem);
   problem.request.micro_batch = 1;
   FreeRecompute(problem);
-  const Found found = Search(problem, Wanted::kAll, passes);
+  const Found found = Search(problem, Wanted::kFamilies, passes);
   const Candidate* smallest = Smallest(found.candidates);
   if (smallest == nullptr) return "no layout is possible";
-  const bool is_cut_free = !asked.request.pp.has_value() || !asked.request.tp.has_value();
-  return absl::StrCat("no layout fits even on more workers; the least", is_cut_free ? " without a cut" : "",
-                      " is ", FormatBytes(smallest->memory.peak_bytes), " with ", smallest->layout.ToString(),
+  return absl::StrCat("no layout fits even on more workers; the least", " is ",
+                      FormatBytes(smallest->memory.peak_bytes), " with ", smallest->layout.ToString(),
                       ": raise cluster.memory_limit, or lower data.seq_len or the model's size", alone);
 }
 

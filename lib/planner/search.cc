@@ -11,7 +11,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "layout/family.h"
 #include "planner/choose.h"
+#include "planner/least_layers.h"
 #include "schedule/layout_step.h"
 #include "schedule/pipeline.h"
 #include "simulate/bounds.h"
@@ -60,7 +62,9 @@ std::string RulingSetting(const Problem& problem, const layout::Mesh& mesh, int 
 struct Strategy {
   layout::Mesh mesh;
   int stage = 0;
-  simulate::FoldedStrategy folded;  // a pipeline has its bounds alone
+  simulate::FoldedStrategy folded;  // estimates layouts without a pipeline, and bounds all
+  // By micro-batch and by what is recomputed within layers.
+  mutable std::map<std::pair<int64_t, Recompute>, simulate::StepBounder> bounders = {};
 };
 
 // How a pipeline's ranks go through their stages.
@@ -69,63 +73,39 @@ struct Order {
   int64_t virtual_stages = 1;
 };
 
-// A layout whose cut of the model, or the order of whose pipeline, was not asked for.
+// A layout that has bounds so far.
 struct Proposal {
-  int strategy = 0;
+  int strategy = 0;  // index
   Layout layout;
-  std::optional<Layout> least;  // of it, by bound
-  bool knows_order = false;     // the bound is of its order, not of any
+  std::optional<Layout> least;  // with the fewest recomputed layers that fit by their bound
+  bool knows_order = false;     // the bound is of its pipeline order, not of any order
+  std::optional<LeastLayers> layers = std::nullopt;  // that fit, once they are being searched
 };
 
 // Stages of a rank that are weighed: with more of them the bubble is smaller, and there are more messages.
 constexpr int64_t kVirtualStages[] = {1, 2, 4};
 
-// The least number from `low` + 1 to `most` that fits; none: `low` is `most` in the end. Near low: bounds
-// seldom leave much.
-class LeastNumber {
- public:
-  LeastNumber(int64_t low, int64_t most, bool halves)
-      : low_(low), high_(most + 1), most_(most), halves_(halves) {}
-
-  bool IsKnown() const { return high_ - low_ == 1; }
-  bool Fits() const { return high_ <= most_; }
-  int64_t number() const { return std::min(high_, most_); }
-  // The next to try; once it is known, that.
-  int64_t Next() const {
-    if (IsKnown()) return number();
-    if (!halves_) return low_ + 1;
-    return Fits() ? (low_ + high_) / 2 : std::min(low_ + step_, most_);
-  }
-  void Tell(bool fits) {
-    if (IsKnown()) return;
-    (fits ? high_ : low_) = Next();
-    step_ *= 2;
-  }
-
- private:
-  int64_t low_, high_;  // does not fit; fits
-  const int64_t most_;
-  const bool halves_;
-  int64_t step_ = 1;
-};
-
 // One search. A strategy's variants share its ledgers.
 class Searcher {
  public:
   Searcher(const Problem& problem, Wanted wanted, const SearchPasses& passes)
-      : problem_(problem), wanted_(wanted), passes_(passes), folded_(*problem.request.spec) {}
+      : problem_(problem), wanted_(wanted), passes_(passes), folded_(*problem.request.spec) {
+    fastest_of_family_.fill(-1);
+    smallest_.fill({0, -1});
+  }
 
   Found Run() {
-    ForEachStrategy(problem_.request, [&](const layout::Mesh& mesh, int stage) {
-      if (!RulingSetting(problem_, mesh, stage).empty()) return;
-      ++found_.counts.enumerated;
-      WeighVariants(MakeStrategy(mesh, stage));
-    });
-    WeighProposals();
-    if (passes_.play && wanted_ == Wanted::kAll) PlayFinalists();
-    const int64_t asked_parts = problem_.request.pp.value_or(1) * problem_.request.tp.value_or(1);
-    found_.chosen =
-        Choose(problem_.memory_limit_bytes, asked_parts, found_.counts.enumerated == 1, found_.candidates);
+    for (const layout::Request& cut : layout::PossibleCuts(problem_.request)) {
+      ForEachStrategy(cut, [&](const layout::Mesh& mesh, int stage) {
+        if (!RulingSetting(problem_, mesh, stage).empty()) return;
+        ++found_.counts.strategies;
+        Propose(MakeStrategy(mesh, stage));
+      });
+    }
+    PriceProposals();
+    PriceRoomyOnes();
+    if (wanted_ == Wanted::kFamilies) PriceSmallest();
+    found_.chosen = Choose(problem_.memory_limit_bytes, found_.counts.strategies == 1, found_.candidates);
     return std::move(found_);
   }
 
@@ -177,45 +157,6 @@ class Searcher {
     return sizes;
   }
 
-  void WeighVariants(const Strategy& strategy) {
-    const std::optional<Recompute>& asked = problem_.request.recompute;
-    for (int64_t micro_batch : MicroBatches(strategy.mesh)) {
-      bool fits = false;
-      for (const Recompute recompute : layout::kRecomputes) {
-        if (asked.value_or(recompute) == recompute)
-          fits = WeighVariant(strategy, micro_batch, recompute) || fits;
-        // Computing anything again is worth a look only where keeping it does not fit. A few layers may then
-        // take less than what is selected of all.
-        if (fits && recompute == Recompute::kNone) break;
-      }
-      // Larger ones fit even less. Their times are no reason to stop: one size may gain nothing and the next
-      // one much, as it fills the threads or tiles.
-      if (!fits) return;
-    }
-  }
-
-  // False: it does not fit.
-  bool WeighVariant(const Strategy& strategy, int64_t micro_batch, Recompute recompute) {
-    const Layout layout = LayoutOf(strategy, micro_batch, recompute);
-    const std::optional<Layout> least = LeastByBound(strategy, layout);
-    switch (Prune(strategy, layout, least)) {
-      case Pruned::kMemory:
-        return false;
-      case Pruned::kTime:
-        // Whether it fits does not matter: recompute is slower still, and larger ones are looked at.
-        return true;
-      case Pruned::kNot:
-        break;
-    }
-    std::optional<Candidate> priced = PriceLeast(strategy, layout, least);
-    if (!priced.has_value()) return true;  // a larger micro-batch may make a number that the order takes
-    found_.candidates.push_back(*std::move(priced));
-    const Candidate& candidate = found_.candidates.back();
-    if (candidate.fits && (fastest_ < 0 || candidate.step_seconds < fastest_))
-      fastest_ = candidate.step_seconds;
-    return candidate.fits;
-  }
-
   Layout LayoutOf(const Strategy& strategy, int64_t micro_batch, Recompute recompute) const {
     return LayoutOf(strategy, micro_batch, recompute, UsualOrder());
   }
@@ -247,13 +188,15 @@ class Searcher {
   }
 
   std::vector<int64_t> BalancedStages(const Strategy& strategy, const Layout& layout) const {
-    const auto key = std::make_tuple(layout.mesh, layout.zero_stage, layout.micro_batch, layout.recompute);
-    if (!last_seconds_.has_value() || last_seconds_->first != key)
-      last_seconds_ = {key, strategy.folded.SecondsOfBlocks(OptionsOf(layout), problem_.rates)};
-    const simulate::BlockSeconds& seconds = last_seconds_->second;
-    return layout::BalancedStageLayers(problem_.request.spec->layers,
-                                       layout.mesh.pp * layout.pipeline.virtual_stages,
-                                       seconds.embedding / seconds.layer, seconds.head / seconds.layer);
+    const simulate::BlockSeconds seconds = BounderOf(strategy, layout).SecondsOfBlocks(layout.recompute);
+    const int64_t num_stages = layout.mesh.pp * layout.pipeline.virtual_stages;
+    const double embedding = seconds.embedding / seconds.layer, head = seconds.head / seconds.layer;
+    const auto [known, is_new] =
+        balanced_.try_emplace(std::make_tuple(num_stages, embedding, head), std::vector<int64_t>());
+    if (is_new) {
+      known->second = layout::BalancedStageLayers(problem_.request.spec->layers, num_stages, embedding, head);
+    }
+    return known->second;
   }
 
   // ---- recompute no more layers than must be
@@ -266,70 +209,50 @@ class Searcher {
 
   // The layout with the fewest recomputed layers that fit by their bound; nullopt: none do. None but full
   // recompute has a choice.
-  std::optional<Layout> LeastByBound(const Strategy& strategy, const Layout& layout) const {
+  std::optional<Layout> LeastByBound(const Strategy& strategy, const Layout& layout,
+                                     int64_t limit_bytes) const {
     if (!ChoosesLayers(layout)) return layout;
     Layout least = layout;
     least.recomputed_layers.assign(StageLayers(layout).size(), 0);
-    if (!passes_.prune_memory || (layout.mesh.pp > 1 && !schedule::CheckPipelineLayout(layout).ok()))
-      return least;
-    const std::optional<std::vector<int64_t>> layers = strategy.folded.LeastRecomputed(
-        OptionsOf(layout),
-        layout.mesh.pp > 1 ? ShapeOf(layout) : strategy.folded.Shape(layout.num_micro_batches),
-        problem_.memory_limit_bytes);
+    if (!passes_.prune_memory || !IsPossible(layout)) return least;
+    const std::optional<std::vector<int64_t>> layers =
+        BounderOf(strategy, layout)
+            .LeastRecomputed(OptionsOf(layout),
+                             layout.mesh.pp > 1 ? ShapeOf(layout)
+                                                : simulate::DataParallelShape(problem_.request.spec->layers,
+                                                                              layout.num_micro_batches),
+                             limit_bytes);
     if (!layers.has_value()) return std::nullopt;
     least.recomputed_layers = *layers;
     return least;
   }
 
-  // Of `layout`, or where its layers are free with the fewest that fit, which are not below `least`; all of
-  // them where nothing fits. nullopt: as Price, and where nothing needs to be recomputed.
-  std::optional<Candidate> PriceLeast(const Strategy& strategy, const Layout& layout,
-                                      const std::optional<Layout>& least) {
-    if (!ChoosesLayers(layout) || !least.has_value()) return Price(strategy, layout);
-    if (layout.mesh.pp > 1 && !schedule::CheckPipelineLayout(layout).ok()) return std::nullopt;
-    const std::vector<int64_t> stage_layers = StageLayers(layout);
-    // Classes with the same stages have one number.
-    const std::vector<std::vector<int>> stages_of_class = StagesOfClasses(layout);
-    std::map<std::vector<int>, LeastNumber> numbers;
-    for (const std::vector<int>& stages : stages_of_class) {
-      int64_t low = -1, most = 0;
-      for (const int stage : stages) {
-        low += least->recomputed_layers[static_cast<size_t>(stage)];
-        most += stage_layers[static_cast<size_t>(stage)];
-      }
-      numbers.try_emplace(stages, low, most, passes_.halve);
-    }
-    const auto is_known = [](const auto& number) { return number.second.IsKnown(); };
-    Layout tried = layout;
-    const auto take = [&] {
-      tried.recomputed_layers.assign(stage_layers.size(), 0);
-      for (const auto& [stages, number] : numbers) {
-        const std::optional<std::vector<int64_t>> dealt =
-            simulate::DealFirst(number.Next(), stages, stage_layers);
-        for (size_t k = 0; k < stages.size(); ++k)
-          tried.recomputed_layers[static_cast<size_t>(stages[k])] = dealt->at(k);
-      }
-    };
-    while (!std::all_of(numbers.begin(), numbers.end(), is_known)) {
-      take();
-      ++found_.counts.tried;
-      const std::vector<bool> fits = ClassesThatFit(strategy, tried);
-      std::map<std::vector<int>, bool> all_fit;
-      for (size_t c = 0; c < fits.size(); ++c) {
-        const auto [known, is_new] = all_fit.try_emplace(stages_of_class[c], fits[c]);
-        known->second = known->second && fits[c];
-      }
-      for (auto& [stages, number] : numbers) number.Tell(all_fit.at(stages));
-    }
-    const bool all_fit =
-        std::all_of(numbers.begin(), numbers.end(), [](const auto& number) { return number.second.Fits(); });
-    if (!all_fit) return Price(strategy, layout);
-    take();
-    const bool is_none = std::all_of(tried.recomputed_layers.begin(), tried.recomputed_layers.end(),
-                                     [](int64_t count) { return count == 0; });
-    if (is_none) return std::nullopt;
-    tried.recomputed_layers = layout::RecomputedLayers(tried.recomputed_layers, stage_layers);
-    return Price(strategy, tried);
+  // Starts at what the bounds say.
+  LeastLayers LayersOf(const Layout& layout, const Layout& least) const {
+    return {StagesOfClasses(layout), StageLayers(layout), least.recomputed_layers, passes_.halve};
+  }
+
+  void TryLayers(const Strategy& strategy, Layout layout, int64_t limit_bytes, LeastLayers& layers) {
+    ++found_.counts.tried;
+    layout.recomputed_layers = layers.ToTry();
+    layers.Tell(ClassesThatFit(strategy, layout, limit_bytes));
+  }
+
+  // With the fewest recomputed layers, which are known; with all of them if nothing fits. nullopt: as Price,
+  // and if no layer needs to be recomputed.
+  std::optional<Candidate> PriceLayers(const Strategy& strategy, Layout layout, const LeastLayers& layers) {
+    if (!layers.AllFit()) return Price(strategy, layout);
+    const std::vector<int64_t> fewest = layers.ToTry();
+    if (std::all_of(fewest.begin(), fewest.end(), [](int64_t count) { return count == 0; }))
+      return std::nullopt;
+    layout.recomputed_layers = layout::RecomputedLayers(fewest, StageLayers(layout));
+    return Price(strategy, layout);
+  }
+
+  // Whether the order of a pipeline is one for this number of micro-batches; a larger micro-batch may make a
+  // number that it takes.
+  static bool IsPossible(const Layout& layout) {
+    return layout.mesh.pp == 1 || schedule::CheckPipelineLayout(layout).ok();
   }
 
   std::vector<std::vector<int>> StagesOfClasses(const Layout& layout) const {
@@ -340,99 +263,17 @@ class Searcher {
     return stages;
   }
 
-  std::vector<bool> ClassesThatFit(const Strategy& strategy, const Layout& layout) {
-    if (layout.mesh.pp == 1) return {Price(strategy, layout)->fits};
+  std::vector<bool> ClassesThatFit(const Strategy& strategy, const Layout& layout, int64_t limit_bytes) {
+    if (layout.mesh.pp == 1) return {Price(strategy, layout)->memory.peak_bytes <= limit_bytes};
     std::vector<bool> fits;
     for (const schedule::Program& program : BuildWhole(layout).step.programs)
-      fits.push_back(simulate::SimulateMemory(program).peak_bytes <= problem_.memory_limit_bytes);
+      fits.push_back(simulate::SimulateMemory(program).peak_bytes <= limit_bytes);
     return fits;
   }
 
-  // ---- propose
+  // ---- propose, bound
 
-  // Where the degrees of pipeline or tensor parallelism are free, all others than 1. Where the order of a
-  // pipeline is free, those that are often the best. From the one that might be fastest on, as long as one
-  // might be chosen.
-  void WeighProposals() {
-    const layout::Request& asked = problem_.request;
-    if (asked.pp.value_or(1) > 1) {
-      ForEachStrategy(asked, [&](const layout::Mesh& mesh, int stage) {
-        if (RulingSetting(problem_, mesh, stage).empty()) Propose(MakeStrategy(mesh, stage), OtherOrders());
-      });
-    }
-    std::vector<Order> orders = {UsualOrder()};
-    for (const Order& other : OtherOrders()) orders.push_back(other);
-    for (const layout::Request& cut : layout::PossibleCuts(asked)) {
-      ForEachStrategy(cut, [&](const layout::Mesh& mesh, int stage) {
-        if (!IsProposed(mesh) || !RulingSetting(problem_, mesh, stage).empty()) return;
-        ++found_.counts.enumerated;
-        Propose(MakeStrategy(mesh, stage), mesh.pp > 1 ? orders : std::vector<Order>{Order()});
-      });
-    }
-    double fastest_asked = fastest_, fastest_cut = -1;
-    for (const Candidate& candidate : found_.candidates) NoteTime(candidate, /*is_asked=*/true);
-    const auto is_above = [](double seconds, double bar) { return bar >= 0 && seconds > bar; };
-    while (!waiting_.empty()) {
-      const auto [least_seconds, index] = *waiting_.begin();
-      waiting_.erase(waiting_.begin());
-      Proposal& proposal = proposals_[static_cast<size_t>(index)];
-      const layout::Mesh& mesh = proposal.layout.mesh;
-      const bool is_asked = mesh.pp == asked.pp.value_or(1) && mesh.tp == asked.tp.value_or(1);
-      const bool is_slower = is_asked ? is_above(least_seconds / kSameTime, fastest_asked)
-                                      : is_above(least_seconds * kWorthCutting, fastest_asked) ||
-                                            is_above(least_seconds / kSameTime, fastest_cut);
-      if (passes_.prune_time && (is_slower || IsNeverTaken(proposal.layout, is_asked, least_seconds))) {
-        ++found_.counts.pruned;
-        continue;
-      }
-      const Strategy& strategy = strategies_[static_cast<size_t>(proposal.strategy)];
-      if (!proposal.knows_order) {
-        BoundOrder(strategy, index, proposal);
-        continue;
-      }
-      std::optional<Candidate> priced = PriceLeast(strategy, proposal.layout, proposal.least);
-      if (!priced.has_value()) continue;
-      found_.candidates.push_back(*std::move(priced));
-      const Candidate& candidate = found_.candidates.back();
-      NoteTime(candidate, is_asked);
-      double& fastest = is_asked ? fastest_asked : fastest_cut;
-      if (candidate.fits && (fastest < 0 || candidate.step_seconds < fastest))
-        fastest = candidate.step_seconds;
-    }
-    fastest_ = fastest_asked < 0 || is_above(fastest_asked, fastest_cut) ? fastest_cut : fastest_asked;
-  }
-
-  // Over the data: one group of shards, none, those of a node, or what was asked for.
-  bool IsProposed(const layout::Mesh& mesh) const {
-    const layout::Request& request = problem_.request;
-    const bool fills_node = mesh.dp_shard * mesh.tp == request.devices_per_node;
-    return mesh.dp_shard == 1 || mesh.dp_replicate == 1 || fills_node || request.dp_shard.has_value() ||
-           request.dp_replicate.has_value();
-  }
-
-  void NoteTime(const Candidate& candidate, bool is_asked) {
-    if (!candidate.fits) return;
-    const auto [known, is_new] =
-        times_[is_asked ? 1 : 0].try_emplace(KeyOf(candidate.layout), candidate.step_seconds);
-    if (!is_new) known->second = std::min(known->second, candidate.step_seconds);
-  }
-
-  // A simpler one that fits is no slower, and may be chosen if this one may.
-  bool IsNeverTaken(const Layout& layout, bool is_asked, double least_seconds) const {
-    const LayoutKey key = KeyOf(layout);
-    for (const bool of_asked : {true, false}) {
-      if (is_asked && !of_asked) continue;  // it may not be worth its cut
-      for (const auto& [simpler, seconds] : times_[of_asked ? 1 : 0]) {
-        if (!(simpler < key)) break;
-        if (seconds <= least_seconds) return true;
-      }
-    }
-    return false;
-  }
-
-  // First by a bound for which no order is built.
-  void Propose(Strategy made, const std::vector<Order>& orders) {
-    if (orders.empty()) return;
+  void Propose(Strategy made) {
     strategies_.push_back(std::move(made));
     const Strategy& strategy = strategies_.back();
     const int own_index = static_cast<int>(strategies_.size()) - 1;
@@ -441,7 +282,7 @@ class Searcher {
       for (const Recompute recompute : layout::kRecomputes) {
         if (asked.value_or(recompute) != recompute) continue;
         if (strategy.mesh.pp > 1) {
-          ProposePipelines(strategy, micro_batch, recompute, orders);
+          ProposePipelines(strategy, micro_batch, recompute);
         } else {
           proposals_.push_back({own_index, LayoutOf(strategy, micro_batch, recompute)});
           BoundOrder(strategy, static_cast<int>(proposals_.size()) - 1, proposals_.back());
@@ -461,12 +302,13 @@ class Searcher {
   }
 
   // Of the strategy that was added last.
-  void ProposePipelines(const Strategy& strategy, int64_t micro_batch, Recompute recompute,
-                        const std::vector<Order>& orders) {
+  void ProposePipelines(const Strategy& strategy, int64_t micro_batch, Recompute recompute) {
     const size_t first = proposals_.size();
     std::vector<simulate::StepShape> shapes;
+    const std::vector<Order> orders = Orders();
     for (const Order& order : orders) {
-      if (!TakesStages(strategy.mesh.pp * order.virtual_stages)) continue;
+      const bool is_asked = problem_.request.pp.has_value() && &order == orders.data();
+      if (!is_asked && !TakesStages(strategy.mesh.pp * order.virtual_stages)) continue;
       Layout layout = LayoutOf(strategy, micro_batch, recompute, order);
       absl::StatusOr<schedule::PipelinePlacement> placement = schedule::PlacementOfLayout(layout);
       if (!placement.ok()) continue;  // not for so many ranks or micro-batches
@@ -474,27 +316,156 @@ class Searcher {
       proposals_.push_back({static_cast<int>(strategies_.size()) - 1, std::move(layout)});
     }
     if (shapes.empty()) return;
-    schedule::BuildOptions options = schedule::OptionsOf(proposals_.back().layout, problem_.setting);
-    // How many layers are recomputed may differ from order to order.
-    if (ChoosesLayers(proposals_.back().layout) || problem_.request.recomputed_layers.has_value())
-      options.recompute = Recompute::kNone;
-    const std::vector<simulate::StepBound> bounds =
-        strategy.folded.BoundPipelines(options, shapes, problem_.rates);
-    for (size_t i = 0; i < bounds.size(); ++i) Wait(static_cast<int>(first + i), bounds[i]);
+    // How many layers are recomputed may differ from order to order: none take the least time, and all of
+    // them the least memory.
+    const bool varies = recompute == Recompute::kFull && (ChoosesLayers(proposals_.back().layout) ||
+                                                          problem_.request.recomputed_layers.has_value());
+    schedule::BuildOptions none = schedule::OptionsOf(proposals_.back().layout, problem_.setting), all = none;
+    if (varies) none.recompute = Recompute::kNone;
+    all.recomputed_layers.clear();
+    const simulate::StepBounder& bounder = BounderOf(strategy, proposals_.back().layout);
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      simulate::StepBound bound = bounder.Bound(none, shapes[i]);
+      if (varies) bound.peak_bytes = std::min(bound.peak_bytes, bounder.Bound(all, shapes[i]).peak_bytes);
+      Wait(static_cast<int>(first + i), bound);
+    }
   }
 
   void BoundOrder(const Strategy& strategy, int index, Proposal& proposal) {
     proposal.knows_order = true;
-    proposal.least = LeastByBound(strategy, proposal.layout);
+    proposal.least = LeastByBound(strategy, proposal.layout, problem_.memory_limit_bytes);
     Wait(index, BoundOf(strategy, proposal.least.value_or(proposal.layout)));
   }
 
   void Wait(int index, const simulate::StepBound& bound) {
     ++found_.counts.bounded;
+    const Layout& layout = proposals_[static_cast<size_t>(index)].layout;
+    auto& smallest = smallest_[static_cast<size_t>(layout::FamilyOf(layout))];
+    if (smallest.second < 0 || bound.peak_bytes < smallest.first) smallest = {bound.peak_bytes, index};
     if (passes_.prune_memory && bound.peak_bytes > problem_.memory_limit_bytes) {
       ++found_.counts.pruned;
     } else {
-      waiting_.insert({bound.seconds, index});
+      waiting_.insert({bound.seconds, bound.peak_bytes, index});
+    }
+  }
+
+  // ---- simulate what may be chosen
+
+  // From the proposal that might be the fastest on.
+  void PriceProposals() {
+    while (!waiting_.empty()) {
+      const auto [least_seconds, least_bytes, index] = *waiting_.begin();
+      waiting_.erase(waiting_.begin());
+      Proposal& proposal = proposals_[static_cast<size_t>(index)];
+      if (passes_.prune_time && !MayBeChosen(proposal.layout, least_seconds, least_bytes) &&
+          !MayBeBestOfFamily(proposal.layout, least_seconds)) {
+        ++found_.counts.pruned;
+        continue;
+      }
+      const Strategy& strategy = strategies_[static_cast<size_t>(proposal.strategy)];
+      if (!proposal.knows_order) {
+        BoundOrder(strategy, index, proposal);
+      } else if (std::optional<Candidate> priced = PriceProposal(strategy, index, proposal)) {
+        Add(*std::move(priced), index);
+      }
+    }
+  }
+
+  // nullopt: as Price, or it waits again with a higher bound, since some number of recomputed layers was too
+  // low.
+  std::optional<Candidate> PriceProposal(const Strategy& strategy, int index, Proposal& proposal) {
+    const Layout& layout = proposal.layout;
+    if (!ChoosesLayers(layout) || !proposal.least.has_value() || !IsPossible(layout))
+      return Price(strategy, layout);
+    if (!proposal.layers.has_value()) proposal.layers = LayersOf(layout, *proposal.least);
+    if (proposal.layers->IsKnown()) return PriceLayers(strategy, layout, *proposal.layers);
+    TryLayers(strategy, layout, problem_.memory_limit_bytes, *proposal.layers);
+    proposal.least->recomputed_layers = proposal.layers->Least();
+    // More recomputed layers may still fit, whatever the memory's bound: a stage that keeps nothing needs
+    // more during its backward.
+    const simulate::StepBound bound = BoundOf(strategy, *proposal.least);
+    waiting_.insert({bound.seconds, bound.peak_bytes, index});
+    return std::nullopt;
+  }
+
+  void Add(Candidate priced, int index) {
+    found_.candidates.push_back(std::move(priced));
+    sources_.push_back(index);
+    const Candidate& candidate = found_.candidates.back();
+    if (!candidate.fits) return;
+    const double seconds = candidate.step_seconds;
+    const auto note = [seconds](double& fastest) {
+      if (fastest < 0 || seconds < fastest) fastest = seconds;
+    };
+    note(fastest_);
+    note(fastest_of_family_[static_cast<size_t>(layout::FamilyOf(candidate.layout))]);
+    note(fastest_of_key_.try_emplace(KeyOf(candidate.layout, IsTight(candidate.memory.peak_bytes)), -1)
+             .first->second);
+  }
+
+  bool IsTight(int64_t peak_bytes) const { return planner::IsTight(peak_bytes, problem_.memory_limit_bytes); }
+
+  // False if it is slower than what was found, or if a layout with a lower key is as fast: that one may be
+  // chosen if this one may.
+  bool MayBeChosen(const Layout& layout, double least_seconds, int64_t least_bytes) const {
+    if (fastest_ < 0) return true;
+    if (least_seconds > fastest_ * kSameTime) return false;
+    const LayoutKey key = KeyOf(layout, IsTight(least_bytes) && !CanRecomputeMore(layout));
+    for (const auto& [lower, seconds] : fastest_of_key_) {
+      if (!(lower < key)) break;
+      if (seconds <= least_seconds) return false;
+    }
+    return true;
+  }
+
+  bool MayBeBestOfFamily(const Layout& layout, double least_seconds) const {
+    if (wanted_ != Wanted::kFamilies) return false;
+    const double fastest = fastest_of_family_[static_cast<size_t>(layout::FamilyOf(layout))];
+    return fastest < 0 || least_seconds * kSameTime < fastest;
+  }
+
+  // Whether PriceRoomyOnes may free memory of this layout.
+  bool CanRecomputeMore(const Layout& layout) const {
+    const layout::Request& request = problem_.request;
+    return !request.recompute.has_value() && !request.recomputed_layers.has_value() &&
+           (layout.recompute == Recompute::kNone || layout.recompute == Recompute::kFull);
+  }
+
+  // The fewest recomputed layers that fit leave little memory free. Adds, to layouts that may be chosen,
+  // those with the fewest recomputed layers that leave a tenth of it.
+  void PriceRoomyOnes() {
+    const auto roomy_bytes =
+        static_cast<int64_t>(kRoomyShare * static_cast<double>(problem_.memory_limit_bytes));
+    const size_t count = found_.candidates.size();
+    for (size_t i = 0; i < count; ++i) {
+      const Proposal& proposal = proposals_[static_cast<size_t>(sources_[i])];
+      const Candidate& candidate = found_.candidates[i];
+      if (!candidate.fits || candidate.step_seconds > fastest_ * kSameTime ||
+          !IsTight(candidate.memory.peak_bytes) || !CanRecomputeMore(proposal.layout)) {
+        continue;
+      }
+      Layout layout = proposal.layout;
+      layout.recompute = Recompute::kFull;
+      const Strategy& strategy = strategies_[static_cast<size_t>(proposal.strategy)];
+      const std::optional<Layout> least = LeastByBound(strategy, layout, roomy_bytes);
+      if (!least.has_value()) continue;
+      LeastLayers layers = LayersOf(layout, *least);
+      while (!layers.IsKnown()) TryLayers(strategy, layout, roomy_bytes, layers);
+      std::optional<Candidate> roomy = PriceLayers(strategy, layout, layers);
+      if (roomy.has_value() && !IsTight(roomy->memory.peak_bytes)) Add(*std::move(roomy), sources_[i]);
+    }
+  }
+
+  // Of the families of which nothing fits, the layout with the least memory by its bound: its numbers say
+  // what is missing.
+  void PriceSmallest() {
+    for (size_t f = 0; f < smallest_.size(); ++f) {
+      const int index = smallest_[f].second;
+      if (index < 0 || fastest_of_family_[f] >= 0) continue;
+      const Proposal& proposal = proposals_[static_cast<size_t>(index)];
+      if (std::optional<Candidate> priced =
+              Price(strategies_[static_cast<size_t>(proposal.strategy)], proposal.layout))
+        Add(*std::move(priced), index);
     }
   }
 
@@ -507,13 +478,13 @@ class Searcher {
     return {request.pipeline_order.value_or(usual), request.virtual_stages.value_or(1)};
   }
 
-  // That are weighed besides: of those that hold every micro-batch at once each has a faster one that needs
-  // less.
-  std::vector<Order> OtherOrders() const {
+  // What is weighed: the usual order and, if the order is free, those that are often better. Orders that hold
+  // every micro-batch at once are left out: each has a faster one that needs less memory.
+  std::vector<Order> Orders() const {
     const layout::Request& request = problem_.request;
-    if (request.pipeline_order.has_value() || !request.passes.empty()) return {};
     const Order usual = UsualOrder();
-    std::vector<Order> orders;
+    std::vector<Order> orders = {usual};
+    if (request.pipeline_order.has_value() || !request.passes.empty()) return orders;
     for (const schedule::PipelineOrder* order : schedule::kPipelineOrders) {
       if (order->num_copies() > 1 || order->forwards_first) continue;
       for (const int64_t virtual_stages : kVirtualStages) {
@@ -527,28 +498,24 @@ class Searcher {
     return orders;
   }
 
-  // ---- bound, prune
-
-  enum class Pruned { kNot, kMemory, kTime };
-
-  // `least`: of it, by bound.
-  Pruned Prune(const Strategy& strategy, const Layout& layout, const std::optional<Layout>& least) {
-    if (strategy.mesh.pp > 1 || wanted_ == Wanted::kAll || !(passes_.prune_memory || passes_.prune_time))
-      return Pruned::kNot;
-    ++found_.counts.bounded;
-    const simulate::StepBound bound = BoundOf(strategy, least.value_or(layout));
-    const bool too_large = passes_.prune_memory && bound.peak_bytes > problem_.memory_limit_bytes;
-    const bool too_slow = passes_.prune_time && fastest_ >= 0 && bound.seconds > fastest_ * kSameTime;
-    if (!too_large && !too_slow) return Pruned::kNot;
-    ++found_.counts.pruned;
-    return too_large ? Pruned::kMemory : Pruned::kTime;
+  const simulate::StepBounder& BounderOf(const Strategy& strategy, const Layout& layout) const {
+    // Full recompute runs layers again as a whole: their costs are those of none.
+    const bool is_within = layout.recompute != Recompute::kFull;
+    const Recompute within = is_within ? layout.recompute : Recompute::kNone;
+    const auto key = std::make_pair(layout.micro_batch, within);
+    auto known = strategy.bounders.find(key);
+    if (known == strategy.bounders.end())
+      known =
+          strategy.bounders.emplace(key, strategy.folded.Bounder(OptionsOf(layout), problem_.rates)).first;
+    return known->second;
   }
 
   simulate::StepBound BoundOf(const Strategy& strategy, const Layout& layout) const {
-    if (layout.mesh.pp == 1)
-      return strategy.folded.Bound(OptionsOf(layout), layout.num_micro_batches, problem_.rates);
-    return strategy.folded.BoundPipeline(schedule::OptionsOf(layout, problem_.setting), ShapeOf(layout),
-                                         problem_.rates);
+    const simulate::StepBounder& bounder = BounderOf(strategy, layout);
+    if (layout.mesh.pp > 1)
+      return bounder.Bound(schedule::OptionsOf(layout, problem_.setting), ShapeOf(layout));
+    return bounder.BoundDataParallel(OptionsOf(layout), problem_.request.spec->layers,
+                                     layout.num_micro_batches);
   }
 
   // Of a pipeline.
@@ -574,7 +541,7 @@ class Searcher {
 
   // nullopt: the order of its pipeline is not for this number of micro-batches.
   std::optional<Candidate> Price(const Strategy& strategy, const Layout& layout) {
-    if (layout.mesh.pp > 1 && !schedule::CheckPipelineLayout(layout).ok()) return std::nullopt;
+    if (!IsPossible(layout)) return std::nullopt;
     if (passes_.fold && layout.mesh.pp == 1) {
       const std::optional<simulate::StepPrice> price =
           strategy.folded.Price(OptionsOf(layout), layout.num_micro_batches, problem_.rates);
@@ -614,24 +581,6 @@ class Searcher {
     return *std::move(built);
   }
 
-  // Those that may be chosen.
-  void PlayFinalists() {
-    if (fastest_ < 0 || !passes_.fold) return;
-    std::vector<Candidate*> finalists;
-    for (Candidate& candidate : found_.candidates) {
-      const bool is_folded = candidate.layout.mesh.pp == 1;
-      if (is_folded && candidate.fits && candidate.step_seconds <= fastest_ * kSameTime)
-        finalists.push_back(&candidate);
-    }
-    std::stable_sort(finalists.begin(), finalists.end(),
-                     [](const Candidate* a, const Candidate* b) { return Simpler(*a, *b); });
-    if (finalists.size() > kMaxPlayed) finalists.resize(kMaxPlayed);
-    for (Candidate* candidate : finalists) {
-      *candidate = PlayWhole(candidate->layout);
-      ++found_.counts.played;
-    }
-  }
-
   const Problem& problem_;
   const Wanted wanted_;
   const SearchPasses passes_;
@@ -639,15 +588,20 @@ class Searcher {
   std::vector<model::Parameter> inventory_;  // of the whole model, when it is needed
   // By order, virtual stages, degree and number of micro-batches.
   mutable std::map<std::tuple<std::string, int64_t, int64_t, int64_t>, simulate::StepShape> shapes_;
-  // Of the last layout whose stages were balanced: several orders ask for the same.
-  mutable std::optional<std::pair<std::tuple<layout::Mesh, int, int64_t, Recompute>, simulate::BlockSeconds>>
-      last_seconds_;
+  // By the number of stages, and by what the embedding and the head take compared with a layer: the degrees
+  // of data parallelism do not change them.
+  mutable std::map<std::tuple<int64_t, double, double>, std::vector<int64_t>> balanced_;
   std::deque<Strategy> strategies_;  // of the proposals
   std::vector<Proposal> proposals_;
-  std::set<std::pair<double, int>> waiting_;  // proposals, by the least that they take
-  // The fastest priced so far of each key: [1] of what was asked for, [0] of other cuts.
-  std::array<std::map<LayoutKey, double>, 2> times_;
-  double fastest_ = -1;  // of those that fit, so far
+  // Proposals by the bounds of their seconds and bytes.
+  std::set<std::tuple<double, int64_t, int>> waiting_;
+  std::vector<int> sources_;  // proposals that the candidates were made of
+  // Of what fits so far; -1 if nothing does.
+  double fastest_ = -1;
+  std::array<double, layout::kNumFamilies> fastest_of_family_;
+  std::map<LayoutKey, double> fastest_of_key_;
+  // Of each family, the proposal with the lowest bound of its bytes; -1 if it has none.
+  std::array<std::pair<int64_t, int>, layout::kNumFamilies> smallest_;
   Found found_;
 };
 
@@ -658,7 +612,7 @@ Found Search(const Problem& problem, Wanted wanted, const SearchPasses& passes) 
 }
 
 std::vector<Candidate> RuledOut(const Problem& problem, const Layout& chosen) {
-  return Searcher(problem, Wanted::kAll, {}).WeighRuledOut(chosen);
+  return Searcher(problem, Wanted::kChoice, {}).WeighRuledOut(chosen);
 }
 
 }  // namespace trainctl::planner

@@ -1,5 +1,7 @@
-// The search for the layout of our own trainer: enumerate, bound, prune, fold, play, choose. Internal to the
-// planner. Pure.
+// The search for the layout of our own trainer, over all axes at once: the mesh, the ZeRO stage, the order
+// and virtual stages of a pipeline, the micro-batch and what is recomputed. Every combination gets lower
+// bounds of its time and memory. Starting with the lowest bound, what may be chosen is simulated; the rest is
+// pruned. Internal to the planner. Pure.
 #pragma once
 
 #include <cstdint>
@@ -27,39 +29,23 @@ inline constexpr int64_t kWorkerOverheadBytes = int64_t{512} << 20;
 
 // The passes that only save time: without any of them the same layout is chosen. Tests switch them off.
 struct SearchPasses {
-  bool prune_memory = true;  // what does not fit by its bound is not priced
-  bool prune_time = true;    // nor what is slower by its bound than what was found
-  bool fold = true;          // prices come from steps with few layers, not from whole ones
-  bool play = true;          // the steps of those that may be chosen are built whole and played
+  bool prune_memory = true;  // layouts whose bound does not fit are not simulated
+  bool prune_time = true;    // nor are those whose bound is slower than what was found
+  bool fold = true;          // estimates come from steps with few layers, not from whole ones
   bool halve = true;         // how many layers must be recomputed is found by halving, not one by one
 };
 
-// Candidates that the last pass plays, the simplest of those that may be chosen.
-inline constexpr int kMaxPlayed = 32;
-
-// What each pass had to do.
-struct SearchCounts {
-  int64_t enumerated = 0;  // strategies
-  int64_t bounded = 0;     // layouts
-  int64_t pruned = 0;
-  int64_t folded = 0;
-  int64_t whole = 0;  // priced from whole steps where folding is off or does not work
-  int64_t played = 0;
-  int64_t tried = 0;  // numbers of recomputed layers, to find the least that fit
-};
-
 enum class Wanted {
-  kAll,     // every candidate with its numbers and its reason: nothing is pruned
-  kChoice,  // the chosen one; among the others those that had to be priced
+  kFamilies,  // the chosen layout, and of each family the best or, if none fits, the smallest
+  kChoice,    // the chosen layout
 };
 
 struct Found {
-  // Every strategy (mesh and stage) that the problem allows, in the order DDP, ZeRO-1, 2, 3 and of growing
-  // dp_shard, each with the variants (micro-batch, recompute) that were worth looking at: the smallest one
-  // alone where that does not fit. Full recompute is of as few layers as fit, where their number is free.
+  // Every layout that was simulated, those with the lowest bound first. With full recomputation, as few
+  // layers as fit are recomputed unless the recipe states their number.
   std::vector<plan::Candidate> candidates;
-  int chosen = -1;  // -1: nothing fits
-  SearchCounts counts;
+  int chosen = -1;  // -1 if nothing fits
+  plan::SearchCounts counts;
 };
 
 Found Search(const Problem& problem, Wanted wanted, const SearchPasses& passes = {});

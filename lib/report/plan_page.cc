@@ -143,6 +143,11 @@ std::vector<Alternative> OthersOf(const plan::Plan& plan) {
     other.reason = candidate.reason;
     others.push_back(std::move(other));
   }
+  // What fits by speed, then the nearest that does not.
+  std::stable_sort(others.begin(), others.end(), [](const Alternative& a, const Alternative& b) {
+    if (a.fits != b.fits) return a.fits;
+    return a.fits ? a.step_seconds < b.step_seconds : a.device_bytes < b.device_bytes;
+  });
   return others;
 }
 

@@ -280,8 +280,7 @@ absl::Status ProgramBuilder::BuildRecompute(const Work& work, Instruction& instr
   NeedParameters(instruction);
   instruction.reads.push_back(held.hidden);
   AddSaved(work, instruction);
-  // The output is formed again and dropped at once.
-  instruction.peak_extra_bytes = MemoryOf(work.block).forward_peak;
+  instruction.peak_extra_bytes = MemoryOf(work.block).recompute_peak;
   return absl::OkStatus();
 }
 

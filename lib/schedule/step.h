@@ -28,7 +28,7 @@ enum class Op : uint8_t {
   kForward,          // `block`, `micro_batch`: keeps what its backward needs (or only its input)
   kLoss,             // head block, evaluation: loss alone
   kLossAndGradient,  // head block: loss and gradient of its input, in one pass
-  kRecompute,        // forward again from the kept input, keeping what backward needs
+  kRecompute,        // forward again from the kept input, up to the last value that backward needs
   kBackward,         // input and weight gradients of `block`
   kBackwardInput,    // input gradient of `block`, and the gradients of norms, biases and the embedding
   kBackwardWeight,   // the other weight gradients of `block`, after kBackwardInput

@@ -22,22 +22,6 @@ constexpr int64_t kLayerSlots = 2;
 
 enum Kind { kEmbedding, kLayer, kHead, kNumKinds };
 
-// What a block and its bucket ask for.
-struct BlockCost {
-  double forward_s = 0;
-  double backward_s[2] = {0, 0};  // both gradients and, of the head, the loss; [1]: added to what is there
-  double input_backward_s = 0;    // at least, until the block before has its gradient
-  double weight_backward_s = 0;   // at least, where that is a pass of its own
-  double gather_s = 0;
-  double reduce_s = 0;
-  double last_reduce_s = 0;  // over the replicas as well
-  double gather_updated_s = 0;
-  double update_s = 0;
-  int64_t padded_numel = 0;
-  int64_t shard_numel = 0;
-  model::SegmentMemory memory;
-};
-
 // A stage as its class runs it.
 struct Stage {
   bool has[kNumKinds] = {false, false, false};
@@ -58,33 +42,103 @@ struct ClassSeconds {
   double norm = 0;
 };
 
-class Bounder {
+class Coster {
  public:
-  Bounder(const model::ModelSpec& spec, const layout::Ledger& ledger, const schedule::BuildOptions& options,
-          const Rates& rates)
-      : spec_(spec), ledger_(ledger), options_(options), rates_(rates) {
-    const WorkTable table(spec, ledger, options, /*own_class=*/0);
-    const int head = model::HeadBlock(spec);
-    blocks_ = {CostOf(table, 0, kEmbedding), CostOf(table, 1, kLayer), CostOf(table, head, kHead)};
-    count_s_ = Seconds(table, {.op = Op::kCountLossTokens});
-    loss_s_ = Seconds(table, {.op = Op::kReduceLoss});
-    norm_s_ = rates.Seconds(table.Communication({}, {.op = Op::kGradNorm}));
-    hidden_gradient_bytes_ =
-        options.segment(ledger).border_rows() * spec.hidden * DTypeBytes(options.setting.types.compute);
-    if (ledger.mesh().world_size() > 1) {
-      const int64_t bytes = std::min(hidden_gradient_bytes_, blocks_[kLayer].memory.output_bytes);
+  Coster(const model::ModelSpec& spec, const layout::Ledger& ledger, const schedule::BuildOptions& options,
+         const Rates& rates)
+      : spec_(spec), ledger_(ledger), options_(options), rates_(rates) {}
+
+  StepCosts Run() const {
+    const WorkTable table(spec_, ledger_, options_, /*own_class=*/0);
+    const int head = model::HeadBlock(spec_);
+    StepCosts costs;
+    costs.blocks = {CostOf(table, 0, kEmbedding), CostOf(table, 1, kLayer), CostOf(table, head, kHead)};
+    costs.count_s = Seconds(table, {.op = Op::kCountLossTokens});
+    costs.loss_s = Seconds(table, {.op = Op::kReduceLoss});
+    costs.norm_s = rates_.Seconds(table.Communication({}, {.op = Op::kGradNorm}));
+    costs.hidden_gradient_bytes =
+        options_.segment(ledger_).border_rows() * spec_.hidden * DTypeBytes(options_.setting.types.compute);
+    if (ledger_.mesh().world_size() > 1) {
+      const int64_t bytes = std::min(costs.hidden_gradient_bytes, costs.blocks[kLayer].memory.output_bytes);
       Work send;
       send[Resource::kSentBytes] = static_cast<double>(bytes);
       send[Resource::kCollectives] = 1;
-      send.exchanges = {{Message(ledger.mesh(), bytes)}};
-      send_s_ = rates.Seconds(send);
+      send.exchanges = {{Message(ledger_.mesh(), bytes)}};
+      costs.send_s = rates_.Seconds(send);
     }
+    return costs;
   }
+
+ private:
+  double Seconds(const WorkTable& table, const Instruction& instruction) const {
+    return rates_.Seconds(table.WorkOf({}, instruction));
+  }
+
+  BlockCost CostOf(const WorkTable& table, int block, Kind kind) const {
+    BlockCost cost;
+    const auto pass = [&](Op op, bool adds) {
+      return Seconds(
+          table, {.op = op, .block = block, .gradients = {{.accumulate = adds, .accumulate_weights = adds}}});
+    };
+    if (kind != kHead) cost.forward_s = pass(Op::kForward, false);
+    if (kind == kLayer) cost.again_s = pass(Op::kRecompute, false);
+    for (const bool adds : {false, true}) {
+      double& seconds = cost.backward_s[adds ? 1 : 0];
+      if (kind == kHead) {
+        seconds = pass(Op::kLossAndGradient, adds);
+        continue;
+      }
+      seconds = pass(Op::kBackward, adds);
+      if (kind == kLayer)
+        seconds = std::min(seconds, pass(Op::kBackwardInput, adds) + pass(Op::kBackwardWeight, adds));
+    }
+    // The first to write overwrites, which costs the embedding a pass over its table: the head may have been.
+    if (kind == kEmbedding && spec_.tie_embeddings)
+      cost.backward_s[0] = std::min(cost.backward_s[0], cost.backward_s[1]);
+    cost.input_backward_s = std::min(cost.backward_s[0], cost.backward_s[1]);
+    if (kind == kLayer) {
+      // The first has less to add, and on a device more to clear.
+      for (const bool adds : {false, true})
+        cost.input_backward_s = std::min(cost.input_backward_s, pass(Op::kBackwardInput, adds));
+      cost.weight_backward_s = std::min(pass(Op::kBackwardWeight, false), pass(Op::kBackwardWeight, true));
+    }
+    const auto exchange = [&](Op op, schedule::Ids groups) {
+      return Seconds(table, {.op = op, .bucket = block, .groups = std::move(groups)});
+    };
+    cost.gather_s = exchange(Op::kGather, {0});
+    cost.reduce_s = exchange(Op::kReduceGradient, {0});
+    cost.last_reduce_s = exchange(Op::kReduceGradient, {0, 1});
+    cost.update_s = exchange(Op::kOptimizerStep, {});
+    if (ledger_.optimizer_sharded() && !ledger_.parameters_sharded())
+      cost.gather_updated_s = exchange(Op::kGatherUpdated, {0});
+    const layout::Bucket& bucket = ledger_.buckets()[static_cast<size_t>(block)];
+    cost.padded_numel = bucket.padded_numel;
+    cost.shard_numel = bucket.shard_numel;
+    cost.memory = model::Analyze(table.segment(block));
+    return cost;
+  }
+
+  const model::ModelSpec& spec_;
+  const layout::Ledger& ledger_;
+  const schedule::BuildOptions& options_;
+  const Rates& rates_;
+};
+
+class Bounder {
+ public:
+  Bounder(const model::ModelSpec& spec, const layout::Ledger& ledger, const schedule::BuildOptions& options,
+          const Rates& rates, const StepCosts& costs)
+      : spec_(spec),
+        ledger_(ledger),
+        options_(options),
+        rates_(rates),
+        costs_(costs),
+        blocks_(costs.blocks) {}
 
   StepBound Bound(const StepShape& shape) const {
     const schedule::PipelinePlacement& place = shape.placement;
     StepBound bound;
-    double forward_chain = count_s_, backward_chain = 0;
+    double forward_chain = costs_.count_s, backward_chain = 0;
     std::vector<std::vector<Stage>> classes(static_cast<size_t>(place.num_ranks));
     std::vector<double> fill(classes.size(), -1);  // until a class has something to do
     for (int s = 0; s < place.num_stages; ++s) {
@@ -102,8 +156,8 @@ class Bounder {
       }
       backward_chain += SecondsAgain(stage);
       if (s + 1 < place.num_stages && place.RankOf(s, 0) != place.RankOf(s + 1, 0)) {
-        forward_chain += send_s_;
-        backward_chain += send_s_;
+        forward_chain += costs_.send_s;
+        backward_chain += costs_.send_s;
       }
     }
     for (size_t c = 0; c < classes.size(); ++c) {
@@ -112,7 +166,7 @@ class Bounder {
       const bool has_begin = static_cast<int>(c) == place.RankOf(0, 0);
       if (has_begin) {
         const double after = seconds.norm + seconds.update;
-        bound.seconds = std::max(bound.seconds, forward_chain + backward_chain + loss_s_ + after);
+        bound.seconds = std::max(bound.seconds, forward_chain + backward_chain + costs_.loss_s + after);
       }
       // Nothing is reduced before the first loss.
       if (rates_.overlap && classes.size() == 1) {
@@ -161,11 +215,6 @@ class Bounder {
     return least;
   }
 
-  BlockSeconds OfBlocks() const {
-    const bool again = options_.recompute == layout::Recompute::kFull;
-    return {PassSeconds(kEmbedding, true), PassSeconds(kLayer, true, again), PassSeconds(kHead, true)};
-  }
-
   // Of a micro-batch in the middle of a data-parallel step, from its begin to that of the next.
   double MiddleSeconds(int64_t layers) const {
     Stage stage;
@@ -173,7 +222,7 @@ class Bounder {
     stage.num_layers = layers;
     const double later_layers = static_cast<double>(std::max<int64_t>(0, layers - kLayerSlots));
     double passes =
-        static_cast<double>(schedule::NumRecomputed(options_, 0, layers)) * blocks_[kLayer].forward_s;
+        static_cast<double>(schedule::NumRecomputed(options_, 0, layers)) * blocks_[kLayer].again_s;
     double reduces = 0;
     for (int kind = 0; kind < kNumKinds; ++kind) {
       const BlockCost& block = blocks_[static_cast<size_t>(kind)];
@@ -198,7 +247,7 @@ class Bounder {
  private:
   // The passes in their order, and what the class with least to do does after the last of all.
   double OfPasses(const StepShape& shape, const std::vector<std::vector<Stage>>& classes) const {
-    PipelineCosts costs{.send_s = send_s_};
+    PipelineCosts costs{.send_s = costs_.send_s};
     for (int s = 0; s < shape.placement.num_stages; ++s) costs.stages.push_back(CostsOf(StageOf(shape, s)));
     const absl::StatusOr<double> end = PlayPassesToEnd(*shape.passes, costs);
     TRAINCTL_CHECK_MSG(end.ok(), end.status().message());
@@ -208,7 +257,7 @@ class Bounder {
       const double own = seconds.norm + After(seconds);
       if (after < 0 || own < after) after = own;
     }
-    return count_s_ + *end + loss_s_ + std::max(0.0, after);
+    return costs_.count_s + *end + costs_.loss_s + std::max(0.0, after);
   }
 
   // What a backward that waits for its gradient computes again, at least: that of the block that the message
@@ -216,7 +265,7 @@ class Bounder {
   double SecondsAgain(const Stage& stage) const {
     const bool may_be_early = !stage.has[kHead] && stage.num_recomputed == stage.num_layers;
     const int64_t recomputed = std::max<int64_t>(0, stage.num_recomputed - (may_be_early ? 1 : 0));
-    return static_cast<double>(recomputed) * blocks_[kLayer].forward_s;
+    return static_cast<double>(recomputed) * blocks_[kLayer].again_s;
   }
 
   StageCosts CostsOf(const Stage& stage) const {
@@ -234,54 +283,6 @@ class Bounder {
     return costs;
   }
 
-  double Seconds(const WorkTable& table, const Instruction& instruction) const {
-    return rates_.Seconds(table.WorkOf({}, instruction));
-  }
-
-  BlockCost CostOf(const WorkTable& table, int block, Kind kind) const {
-    BlockCost cost;
-    const auto pass = [&](Op op, bool adds) {
-      return Seconds(
-          table, {.op = op, .block = block, .gradients = {{.accumulate = adds, .accumulate_weights = adds}}});
-    };
-    if (kind != kHead) cost.forward_s = pass(Op::kForward, false);
-    for (const bool adds : {false, true}) {
-      double& seconds = cost.backward_s[adds ? 1 : 0];
-      if (kind == kHead) {
-        seconds = pass(Op::kLossAndGradient, adds);
-        continue;
-      }
-      seconds = pass(Op::kBackward, adds);
-      if (kind == kLayer)
-        seconds = std::min(seconds, pass(Op::kBackwardInput, adds) + pass(Op::kBackwardWeight, adds));
-    }
-    // The first to write overwrites, which costs the embedding a pass over its table: the head may have been.
-    if (kind == kEmbedding && spec_.tie_embeddings)
-      cost.backward_s[0] = std::min(cost.backward_s[0], cost.backward_s[1]);
-    cost.input_backward_s = std::min(cost.backward_s[0], cost.backward_s[1]);
-    if (kind == kLayer) {
-      // The first has less to add, and on a device more to clear.
-      for (const bool adds : {false, true})
-        cost.input_backward_s = std::min(cost.input_backward_s, pass(Op::kBackwardInput, adds));
-      cost.weight_backward_s = std::min(pass(Op::kBackwardWeight, false), pass(Op::kBackwardWeight, true));
-    }
-    const auto exchange = [&](Op op, schedule::Ids groups) {
-      return Seconds(table, {.op = op, .bucket = block, .groups = std::move(groups)});
-    };
-    cost.gather_s = exchange(Op::kGather, {0});
-    cost.reduce_s = exchange(Op::kReduceGradient, {0});
-    cost.last_reduce_s = exchange(Op::kReduceGradient, {0, 1});
-    cost.update_s = exchange(Op::kOptimizerStep, {});
-    if (ledger_.optimizer_sharded() && !ledger_.parameters_sharded())
-      cost.gather_updated_s = exchange(Op::kGatherUpdated, {0});
-    const layout::Bucket& bucket = ledger_.buckets()[static_cast<size_t>(block)];
-    cost.padded_numel = bucket.padded_numel;
-    cost.shard_numel = bucket.shard_numel;
-    cost.memory =
-        model::Analyze(model::BuildSegment(spec_, ledger_.inventory(), block, options_.segment(ledger_)));
-    return cost;
-  }
-
   Stage StageOf(const StepShape& shape, int s) const {
     const int begin = shape.stage_begin[static_cast<size_t>(s)];
     const int end = shape.stage_begin[static_cast<size_t>(s) + 1];
@@ -294,9 +295,9 @@ class Bounder {
     return stage;
   }
 
-  double PassSeconds(int kind, bool adds, bool again = false) const {
+  double PassSeconds(int kind, bool adds) const {
     const BlockCost& block = blocks_[static_cast<size_t>(kind)];
-    return block.forward_s * (again ? 2 : 1) + block.backward_s[adds ? 1 : 0];
+    return block.forward_s + block.backward_s[adds ? 1 : 0];
   }
 
   // Buckets of a kind that a class has.
@@ -325,7 +326,7 @@ class Bounder {
     }
     for (const Stage& stage : stages) AddPasses(stage, seconds);
     seconds.gathers = ledger_.parameters_sharded() ? std::max(seconds.gathers, gathers_at_least_once) : 0;
-    seconds.norm = norm_s_ + norm_bytes * rates_[Resource::kMovedBytes];
+    seconds.norm = costs_.norm_s + norm_bytes * rates_[Resource::kMovedBytes];
     return seconds;
   }
 
@@ -333,7 +334,7 @@ class Bounder {
     const double others = static_cast<double>(stage.num_micro_batches - 1);
     const bool adds = !ledger_.gradients_sharded();
     seconds.passes +=
-        static_cast<double>(stage.num_recomputed * stage.num_micro_batches) * blocks_[kLayer].forward_s;
+        static_cast<double>(stage.num_recomputed * stage.num_micro_batches) * blocks_[kLayer].again_s;
     for (int kind = 0; kind < kNumKinds; ++kind) {
       const double count = static_cast<double>(stage.Count(kind));
       seconds.passes += count * (PassSeconds(kind, false) + others * PassSeconds(kind, adds));
@@ -350,10 +351,10 @@ class Bounder {
   }
 
   double EndOf(const ClassSeconds& seconds, double fill) const {
-    const double passes = fill + seconds.passes + loss_s_;
+    const double passes = fill + seconds.passes + costs_.loss_s;
     if (rates_.overlap)
       return std::max({passes, seconds.reduces, seconds.gathers}) + seconds.norm + After(seconds);
-    const double all = count_s_ + loss_s_ + seconds.passes + seconds.reduces + seconds.gathers +
+    const double all = costs_.count_s + costs_.loss_s + seconds.passes + seconds.reduces + seconds.gathers +
                        seconds.norm + seconds.update + seconds.gather_updated;
     return std::max(passes + seconds.norm + After(seconds), all);
   }
@@ -422,10 +423,11 @@ class Bounder {
       // The backward's first layer is the stage's last.
       if (stage.num_recomputed == stage.num_layers) {
         // It may be done before the gradient comes from another class.
-        most = std::max(most, held + (stage.has[kHead] ? hidden_gradient_bytes_ : 0) + layer.forward_peak);
+        most = std::max(most,
+                        held + (stage.has[kHead] ? costs_.hidden_gradient_bytes : 0) + layer.recompute_peak);
         backward += layer.saved_bytes;
       }
-      most = std::max(most, held + hidden_gradient_bytes_ + backward);
+      most = std::max(most, held + costs_.hidden_gradient_bytes + backward);
     }
     return most;
   }
@@ -434,10 +436,8 @@ class Bounder {
   const layout::Ledger& ledger_;
   const schedule::BuildOptions& options_;
   const Rates& rates_;
-  std::array<BlockCost, kNumKinds> blocks_;
-  double count_s_ = 0, loss_s_ = 0, norm_s_ = 0;  // sums of one number
-  double send_s_ = 0;
-  int64_t hidden_gradient_bytes_ = 0;
+  const StepCosts& costs_;
+  const std::array<BlockCost, kNumKinds>& blocks_;
 };
 
 }  // namespace
@@ -503,20 +503,6 @@ StepShape ShapeOf(const schedule::PipelineSchedule& order, std::vector<int> stag
   return shape;
 }
 
-StepBound BoundStep(const model::ModelSpec& spec, const layout::Ledger& ledger,
-                    const schedule::BuildOptions& options, const StepShape& shape, const Rates& rates) {
-  return Bounder(spec, ledger, options, rates).Bound(shape);
-}
-
-std::vector<StepBound> BoundSteps(const model::ModelSpec& spec, const layout::Ledger& ledger,
-                                  const schedule::BuildOptions& options, const std::vector<StepShape>& shapes,
-                                  const Rates& rates) {
-  const Bounder bounder(spec, ledger, options, rates);
-  std::vector<StepBound> bounds;
-  for (const StepShape& shape : shapes) bounds.push_back(bounder.Bound(shape));
-  return bounds;
-}
-
 std::optional<std::vector<int64_t>> DealFirst(int64_t count, const std::vector<int>& stages,
                                               const std::vector<int64_t>& stage_layers) {
   std::vector<int64_t> dealt;
@@ -528,28 +514,35 @@ std::optional<std::vector<int64_t>> DealFirst(int64_t count, const std::vector<i
   return dealt;
 }
 
-std::optional<std::vector<int64_t>> LeastRecomputed(const model::ModelSpec& spec,
-                                                    const layout::Ledger& ledger,
-                                                    const schedule::BuildOptions& options,
-                                                    const StepShape& shape, int64_t limit_bytes) {
-  // Memory has no prices.
-  return Bounder(spec, ledger, options, Rates()).LeastRecomputed(shape, limit_bytes);
+StepBounder::StepBounder(const model::ModelSpec& spec, const layout::Ledger& ledger,
+                         const schedule::BuildOptions& options, const Rates& rates)
+    : spec_(spec), ledger_(ledger), rates_(rates), costs_(Coster(spec, ledger, options, rates).Run()) {}
+
+StepBound StepBounder::Bound(const schedule::BuildOptions& options, const StepShape& shape) const {
+  return Bounder(spec_, ledger_, options, rates_, costs_).Bound(shape);
 }
 
-BlockSeconds SecondsOfBlocks(const model::ModelSpec& spec, const layout::Ledger& ledger,
-                             const schedule::BuildOptions& options, const Rates& rates) {
-  return Bounder(spec, ledger, options, rates).OfBlocks();
-}
-
-StepBound BoundPrice(const model::ModelSpec& spec, const layout::Ledger& ledger,
-                     const schedule::BuildOptions& options, int64_t layers, int64_t num_micro_batches,
-                     const Rates& rates) {
-  const Bounder bounder(spec, ledger, options, rates);
+StepBound StepBounder::BoundDataParallel(const schedule::BuildOptions& options, int64_t layers,
+                                         int64_t num_micro_batches) const {
+  const Bounder bounder(spec_, ledger_, options, rates_, costs_);
   const int64_t played = std::min<int64_t>(num_micro_batches, kMicroBatchesToPrice);
   StepBound bound = bounder.Bound(DataParallelShape(layers, played));
   bound.seconds +=
       static_cast<double>(num_micro_batches - played) * bounder.MiddleSeconds(layers) * kRounding;
   return bound;
+}
+
+std::optional<std::vector<int64_t>> StepBounder::LeastRecomputed(const schedule::BuildOptions& options,
+                                                                 const StepShape& shape,
+                                                                 int64_t limit_bytes) const {
+  return Bounder(spec_, ledger_, options, rates_, costs_).LeastRecomputed(shape, limit_bytes);
+}
+
+BlockSeconds StepBounder::SecondsOfBlocks(layout::Recompute recompute) const {
+  const auto seconds = [](const BlockCost& block) { return block.forward_s + block.backward_s[1]; };
+  const auto& [embedding, layer, head] = costs_.blocks;
+  const double again = recompute == layout::Recompute::kFull ? layer.again_s : 0;
+  return {seconds(embedding), seconds(layer) + again, seconds(head)};
 }
 
 }  // namespace trainctl::simulate

@@ -2,12 +2,14 @@
 // head, how often each runs and what is exchanged. No step is built. Pure; thread safe.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "layout/ledger.h"
 #include "model/model_spec.h"
+#include "model/segment.h"
 #include "schedule/build_step.h"
 #include "schedule/pipeline.h"
 #include "simulate/cost.h"
@@ -37,41 +39,71 @@ struct StepShape {
 };
 StepShape DataParallelShape(int64_t layers, int64_t num_micro_batches);
 // Of more passes the order is not played: building it costs as much as what it saves.
-inline constexpr int64_t kMaxPassesPlayed = int64_t{1} << 14;
+inline constexpr int64_t kMaxPassesPlayed = int64_t{1} << 17;
 StepShape ShapeOf(const schedule::PipelineSchedule& order, std::vector<int> stage_begin);
-
-// Of a step of this shape, whatever its order where that is not known. Of the ledger and the spec only the
-// sizes of a layer, the embedding and the head count, so that those of a folded model do for the whole one.
-StepBound BoundStep(const model::ModelSpec& spec, const layout::Ledger& ledger,
-                    const schedule::BuildOptions& options, const StepShape& shape, const Rates& rates);
-// The same of several shapes.
-std::vector<StepBound> BoundSteps(const model::ModelSpec& spec, const layout::Ledger& ledger,
-                                  const schedule::BuildOptions& options, const std::vector<StepShape>& shapes,
-                                  const Rates& rates);
 
 // `count` layers dealt out to `stages`, in the order of the model: all of the first, then of the next. By
 // position in `stages`; nullopt: there are fewer.
 std::optional<std::vector<int64_t>> DealFirst(int64_t count, const std::vector<int>& stages,
                                               const std::vector<int64_t>& stage_layers);
 
-// The fewest layers of each stage without whose recomputation the peak's bound of some class is above
-// `limit_bytes`; of a class with several stages those of the first stages first. nullopt: all are not enough.
-// Of options that recompute layers.
-std::optional<std::vector<int64_t>> LeastRecomputed(const model::ModelSpec& spec,
-                                                    const layout::Ledger& ledger,
-                                                    const schedule::BuildOptions& options,
-                                                    const StepShape& shape, int64_t limit_bytes);
-
 // A micro-batch through a block, forward and backward, the third one of a step.
 struct BlockSeconds {
   double embedding = 0, layer = 0, head = 0;
 };
-BlockSeconds SecondsOfBlocks(const model::ModelSpec& spec, const layout::Ledger& ledger,
-                             const schedule::BuildOptions& options, const Rates& rates);
 
-// Of what PriceStep says of a data-parallel step of `layers` and `num_micro_batches`.
-StepBound BoundPrice(const model::ModelSpec& spec, const layout::Ledger& ledger,
-                     const schedule::BuildOptions& options, int64_t layers, int64_t num_micro_batches,
-                     const Rates& rates);
+// What a block and its bucket take.
+struct BlockCost {
+  double forward_s = 0;
+  double again_s = 0;             // of a layer: a forward that only saves
+  double backward_s[2] = {0, 0};  // both gradients and, of the head, the loss; [1]: added to what is there
+  double input_backward_s = 0;    // at least, until the block before has its gradient
+  double weight_backward_s = 0;   // at least, if that is a pass of its own
+  double gather_s = 0;
+  double reduce_s = 0;
+  double last_reduce_s = 0;  // over the replicas as well
+  double gather_updated_s = 0;
+  double update_s = 0;
+  int64_t padded_numel = 0;
+  int64_t shard_numel = 0;
+  model::SegmentMemory memory;
+};
+
+// What the bounds of all steps of one ledger and size of micro-batch are made of.
+struct StepCosts {
+  std::array<BlockCost, 3> blocks;             // the embedding, a layer, the head
+  double count_s = 0, loss_s = 0, norm_s = 0;  // sums of one number
+  double send_s = 0;                           // a micro-batch from one stage to the next
+  int64_t hidden_gradient_bytes = 0;
+};
+
+// Bounds for the steps of one ledger and size of micro-batch. The constructor computes the costs, which takes
+// much longer than a bound. The options of a bound may differ from the constructor's in the number of
+// micro-batches, and in what is recomputed between none and full. Of the ledger and the spec only the sizes
+// of a layer, the embedding and the head count, so those of a folded model do for the whole one. Borrows the
+// spec, the ledger and the rates.
+class StepBounder {
+ public:
+  StepBounder(const model::ModelSpec& spec, const layout::Ledger& ledger,
+              const schedule::BuildOptions& options, const Rates& rates);
+
+  // Of a step of this shape, whatever the order of its passes if the shape has none.
+  StepBound Bound(const schedule::BuildOptions& options, const StepShape& shape) const;
+  // Of what PriceStep says of a data-parallel step.
+  StepBound BoundDataParallel(const schedule::BuildOptions& options, int64_t layers,
+                              int64_t num_micro_batches) const;
+  // The fewest layers of each stage without whose recomputation the peak's bound of some class is above
+  // `limit_bytes`; of a class with several stages those of the first stages first. nullopt if all are not
+  // enough. The options must be of full recompute.
+  std::optional<std::vector<int64_t>> LeastRecomputed(const schedule::BuildOptions& options,
+                                                      const StepShape& shape, int64_t limit_bytes) const;
+  BlockSeconds SecondsOfBlocks(layout::Recompute recompute) const;
+
+ private:
+  const model::ModelSpec& spec_;
+  const layout::Ledger& ledger_;
+  const Rates& rates_;
+  StepCosts costs_;
+};
 
 }  // namespace trainctl::simulate

@@ -305,36 +305,8 @@ FoldedStrategy::FoldedStrategy(const FoldedModel& model, const layout::Mesh& mes
                                           model.one_more_.inventory, mesh, zero_stage,
                                           std::vector<std::vector<int>>(), sequence_parallel)) {}
 
-StepBound FoldedStrategy::Bound(const schedule::BuildOptions& options, int64_t num_micro_batches,
-                                const Rates& rates) const {
-  const model::ModelSpec& spec = model_.few_.spec;
-  return BoundPrice(spec, few_, options, spec.layers + model_.repeats(), num_micro_batches, rates);
-}
-
-StepBound FoldedStrategy::BoundPipeline(const schedule::BuildOptions& options, const StepShape& shape,
-                                        const Rates& rates) const {
-  return BoundStep(model_.few_.spec, few_, options, shape, rates);
-}
-
-std::vector<StepBound> FoldedStrategy::BoundPipelines(const schedule::BuildOptions& options,
-                                                      const std::vector<StepShape>& shapes,
-                                                      const Rates& rates) const {
-  return BoundSteps(model_.few_.spec, few_, options, shapes, rates);
-}
-
-std::optional<std::vector<int64_t>> FoldedStrategy::LeastRecomputed(const schedule::BuildOptions& options,
-                                                                    const StepShape& shape,
-                                                                    int64_t limit_bytes) const {
-  return simulate::LeastRecomputed(model_.few_.spec, few_, options, shape, limit_bytes);
-}
-
-StepShape FoldedStrategy::Shape(int64_t num_micro_batches) const {
-  return DataParallelShape(model_.few_.spec.layers + model_.repeats(), num_micro_batches);
-}
-
-BlockSeconds FoldedStrategy::SecondsOfBlocks(const schedule::BuildOptions& options,
-                                             const Rates& rates) const {
-  return simulate::SecondsOfBlocks(model_.few_.spec, few_, options, rates);
+StepBounder FoldedStrategy::Bounder(const schedule::BuildOptions& options, const Rates& rates) const {
+  return {model_.few_.spec, few_, options, rates};
 }
 
 std::optional<StepPrice> FoldedStrategy::Price(const schedule::BuildOptions& options,

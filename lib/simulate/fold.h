@@ -66,20 +66,8 @@ class FoldedStrategy {
 
   const layout::Ledger& ledger() const { return few_; }
 
-  // Lower bounds of what Price says (bounds.h).
-  StepBound Bound(const schedule::BuildOptions& options, int64_t num_micro_batches, const Rates& rates) const;
-
-  // The same of a pipeline on this mesh.
-  StepBound BoundPipeline(const schedule::BuildOptions& options, const StepShape& shape,
-                          const Rates& rates) const;
-  std::vector<StepBound> BoundPipelines(const schedule::BuildOptions& options,
-                                        const std::vector<StepShape>& shapes, const Rates& rates) const;
-  // Of either (bounds.h).
-  std::optional<std::vector<int64_t>> LeastRecomputed(const schedule::BuildOptions& options,
-                                                      const StepShape& shape, int64_t limit_bytes) const;
-  // Of the whole model on a mesh without a pipeline.
-  StepShape Shape(int64_t num_micro_batches) const;
-  BlockSeconds SecondsOfBlocks(const schedule::BuildOptions& options, const Rates& rates) const;
+  // Lower bounds of what Price says, and of pipelines on this mesh.
+  StepBounder Bounder(const schedule::BuildOptions& options, const Rates& rates) const;
 
   // Of a mesh without a pipeline; `options` as for the whole model. std::nullopt: the layers in the middle
   // are not alike, or sums of copies over tp come in a row.

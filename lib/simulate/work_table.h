@@ -47,6 +47,8 @@ class WorkTable {
     }
   }
 
+  const model::Segment& segment(int block) const { return segments_[static_cast<size_t>(KindOf(block))]; }
+
   template <typename Add>  // void(part, work)
   void Visit(const schedule::Program& program, const schedule::Instruction& instruction,
              const Add& add) const {
@@ -130,10 +132,13 @@ class WorkTable {
 
   template <typename Add>
   void VisitBlock(const schedule::Instruction& instruction, const Add& add) const {
-    const model::Segment& segment = segments_[static_cast<size_t>(KindOf(instruction.block))];
+    const model::Segment& segment = this->segment(instruction.block);
     const auto [adds_vectors, adds_matrices] = AddsOf(instruction);
     const schedule::Op pass = instruction.op;
-    for (const model::Operator& op : segment.operators) {
+    const size_t num_operators =
+        pass == schedule::Op::kRecompute ? model::NumOperatorsThatSave(segment) : segment.operators.size();
+    for (size_t i = 0; i < num_operators; ++i) {
+      const model::Operator& op = segment.operators[i];
       const model::OperatorEntry& entry = model::EntryOf(op.kind);
       if (pass == schedule::Op::kLossAndGradient && entry.loss_and_gradient_work != nullptr) {
         add({entry.name}, entry.loss_and_gradient_work(segment, op));

@@ -63,15 +63,15 @@ class Lister {
     using model::TensorExchange;
     const bool forms_loss = pass == Op::kLossAndGradient || pass == Op::kLoss;
     const bool backward = pass == Op::kBackward || pass == Op::kBackwardInput || pass == Op::kLossAndGradient;
-    for (size_t i = 0; i < segment.operators.size(); ++i) {
+    const size_t num_operators =
+        pass == Op::kRecompute ? model::NumOperatorsThatSave(segment) : segment.operators.size();
+    for (size_t i = 0; i < num_operators; ++i) {
       const model::Operator& op = segment.operators[i];
       if (op.kind == model::OpKind::kLinearCrossEntropy && forms_loss) add("loss of row 0", /*is_sum=*/false);
       if (op.kind != model::OpKind::kTensorExchange) continue;
       const TensorExchange way = op.As<model::TensorExchangeAttributes>().way;
       const std::string& name = segment.values[static_cast<size_t>(op.outputs[0])].name;
-      // Of a block that is computed again the last sum is dropped with the output.
-      const bool is_used = pass != Op::kRecompute || i + 2 < segment.operators.size();
-      const bool forward = (pass == Op::kForward || pass == Op::kRecompute || forms_loss) && is_used;
+      const bool forward = pass == Op::kForward || pass == Op::kRecompute || forms_loss;
       const bool runs_forward = forward || (backward && op.formed_again);
       if (runs_forward && way != TensorExchange::kSumGradients) add(name, way != TensorExchange::kGatherRows);
       if (backward && way != TensorExchange::kSumParts)

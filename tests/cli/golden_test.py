@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the program prints, word for word: --help of every verb, tables, errors. A change of it is made on purpose:
+"""What the program prints, word for word: --help of every verb, tables, errors, plans of clusters. A change of it is made on purpose:
 
     golden_test.py TRAINCTL             compares with tests/cli/goldens
     golden_test.py TRAINCTL --renew     writes them anew; the diff then is part of the change
@@ -73,6 +73,46 @@ CASES = {
     "error_damaged_run": (6, ["status", "runs/damaged"]),
     "error_no_checkpoint": (6, ["checkpoint", "verify", "runs/lost"]),
 }
+# Clusters that are planned from the catalogue alone, so that every machine prints the same.
+CLUSTER_RECIPE = """recipe_version = 1
+[run]
+name = "cluster"
+[model]
+preset = "llama3.1-8b"
+[data]
+seq_len = 8192
+[train]
+tokens = "100B"
+batch_sequences = 64
+[cluster]
+device = "h100-sxm-80gb"
+[plan]
+price_per_gpu_hour = 2.5
+"""
+# Name: model, device, nodes, sequences of a step.
+CLUSTERS = {
+    "8b_on_8_h100": ("llama3.1-8b", "h100-sxm-80gb", 1, 64),
+    "8b_on_64_a100_40gb": ("llama3.1-8b", "a100-sxm-40gb", 8, 256),
+    "8b_on_16_a100_80gb": ("llama3.1-8b", "a100-sxm-80gb", 2, 64),
+    "70b_on_32_h100": ("llama3.1-70b", "h100-sxm-80gb", 4, 128),
+    "70b_on_64_h100": ("llama3.1-70b", "h100-sxm-80gb", 8, 256),
+    "70b_on_256_h100": ("llama3.1-70b", "h100-sxm-80gb", 32, 512),
+    "405b_on_2048_h100": ("llama3.1-405b", "h100-sxm-80gb", 256, 2048),
+    "405b_on_16384_h100": ("llama3.1-405b", "h100-sxm-80gb", 2048, 2048),
+    "1b_on_8_h100": ("llama3.2-1b", "h100-sxm-80gb", 1, 256),
+}
+for name, (model, device, nodes, sequences) in CLUSTERS.items():
+    CASES["plan_" + name] = (0, ["plan", "cluster.toml", "--set", "model.preset=" + model, "--set",
+                                 "cluster.device=" + device, "--set", f"cluster.nodes={nodes}", "--set",
+                                 f"train.batch_sequences={sequences}"])
+CASES["plan_1b_on_one_h100"] = (0, ["plan", "cluster.toml", "--set", "model.preset=llama3.2-1b", "--set",
+                                    "cluster.devices_per_node=1"])
+CASES["plan_8b_with_stated_settings"] = (0, ["plan", "cluster.toml", "--set", "parallel.tp=2", "--set",
+                                             "parallel.zero_stage=1", "--set", "parallel.recompute=full"])
+for workers in 2, 4:
+    CASES[f"plan_25m_on_{workers}_cpus"] = (0, ["plan", "recipe.toml", "--set", "model.preset=llama-25m", "--set",
+                                                f"cluster.devices_per_node={workers}"])
+
 # What CLI11 itself says.
 OF_CLI11 = ("error_no_verb", "error_value", "error_shell")
 
@@ -86,6 +126,7 @@ def write(path, text):
 def make_folder():
     folder = os.path.realpath(tempfile.mkdtemp(prefix="trainctl-golden-"))
     write(folder + "/recipe.toml", RECIPE)
+    write(folder + "/cluster.toml", CLUSTER_RECIPE)
     for i in range(5):
         write(folder + "/text/%d.txt" % i, "the quick brown fox %d jumps over the lazy dog. " % i * 200)
     launch = '{"v":1,"time":"2026-01-0%dT10:00:00+00:00","event":"launch","world_size":2,"pid":4194305}\n'

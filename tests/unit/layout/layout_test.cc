@@ -226,16 +226,23 @@ TEST(Violations, WhatHasNoneHasALayout) {
     if (below(2) == 0) request.micro_batch = 1 + below(4);
     if (!FindViolations(request).empty()) continue;
     ++num_legal;
-    const int64_t workers = request.num_workers();
-    bool found = false;
-    for (int64_t shard = 1; shard <= workers && !found; ++shard) {
-      if (workers % shard != 0 || (request.dp_shard.has_value() && *request.dp_shard != shard)) continue;
-      if (request.dp_replicate.has_value() && *request.dp_replicate != workers / shard) continue;
-      found = !request.zero_stage.has_value() || (*request.zero_stage == 0) == (shard == 1);
+    const std::vector<Request> cuts = PossibleCuts(request);
+    EXPECT_FALSE(cuts.empty()) << "seed " << seed;
+    if (request.batch_sequences >= request.num_workers()) {
+      EXPECT_EQ(cuts.front().data_workers(), request.num_workers());
     }
-    EXPECT_TRUE(found) << "seed " << seed;
-    EXPECT_EQ(request.batch_sequences % workers, 0);
-    EXPECT_EQ(request.batch_sequences / workers % request.micro_batch.value_or(1), 0);
+    for (const Request& cut : cuts) {
+      const int64_t workers = cut.data_workers();
+      bool found = false;
+      for (int64_t shard = 1; shard <= workers && !found; ++shard) {
+        if (workers % shard != 0 || (cut.dp_shard.has_value() && *cut.dp_shard != shard)) continue;
+        if (cut.dp_replicate.has_value() && *cut.dp_replicate != workers / shard) continue;
+        found = !cut.zero_stage.has_value() || (*cut.zero_stage == 0) == (shard == 1);
+      }
+      EXPECT_TRUE(found) << "seed " << seed;
+      EXPECT_EQ(cut.batch_sequences % workers, 0);
+      EXPECT_EQ(cut.batch_sequences / workers % cut.micro_batch.value_or(1), 0);
+    }
   }
   EXPECT_GT(num_legal, 300);
 }

@@ -208,6 +208,21 @@ TEST(Segment, NotSavingNeverNeedsMoreThanSaving) {
   }
 }
 
+// Of a layer the last product, the sum over tp and the residual addition make nothing that is saved.
+TEST(Segment, AForwardThatOnlySavesEndsBeforeTheLastProduct) {
+  for (const ModelSpec& spec : Variants()) {
+    const Segment layer = Build(spec, 1, {2, 16}, DType::kF32);
+    const size_t count = NumOperatorsThatSave(layer);
+    ASSERT_LT(count, layer.operators.size());
+    EXPECT_EQ(layer.operators[count].kind, OpKind::kLinear);
+    for (size_t i = count + 1; i < layer.operators.size(); ++i)
+      EXPECT_NE(layer.operators[i].kind, OpKind::kLinear);
+    const SegmentMemory memory = Analyze(layer);
+    EXPECT_LE(memory.saved_bytes, memory.recompute_peak);
+    EXPECT_LE(memory.recompute_peak, memory.forward_peak);
+  }
+}
+
 // The table is a program: values are written before they are read, storage is dropped once, and
 // never while something later reads it.
 TEST(Segment, StorageLivesExactlyAsLongAsItIsRead) {

@@ -145,6 +145,12 @@ TEST_P(SegmentMemoryTest, LayerUsesTheBytesThatAnalyzeSays) {
   int64_t kept = 0;
   for (const auto& [id, tensor] : saved) kept += static_cast<int64_t>(tensor.nbytes());
   EXPECT_EQ(kept, memory.saved_bytes);
+  Saved again;
+  near(PeakOf([&] { again = runner.Recompute(bench.bound, input, view); }), memory.recompute_peak,
+       "recompute");
+  ASSERT_EQ(again.size(), saved.size());
+  for (const auto& [id, tensor] : saved) EXPECT_TRUE(at::equal(tensor, again.at(id))) << id;
+  again.clear();
   at::Tensor gradient = at::randn_like(output);
   output.reset();
   near(PeakOf([&] { runner.Backward(bench.bound, input, view, std::move(saved), std::move(gradient)); }),

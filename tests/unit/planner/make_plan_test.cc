@@ -164,8 +164,8 @@ TEST(Plan, NoStatedMicroBatchIsFasterThanTheChosenOne) {
       const absl::StatusOr<Plan> stated = MakePlan(recipe, host);
       if (!stated.ok()) continue;  // does not fit
       ++compared;
-      // Within 3 % the simpler one is taken.
-      EXPECT_LE(seconds_of(free), 1.03 * seconds_of(stated) * (1 + 1e-9))
+      // Of layouts within 1 % of the fastest the simplest is taken.
+      EXPECT_LE(seconds_of(free), kSameTime * seconds_of(stated) * (1 + 1e-9))
           << "job " << i << ": chosen " << free->layout.ToString() << ", better "
           << stated->layout.ToString();
     }
@@ -173,9 +173,24 @@ TEST(Plan, NoStatedMicroBatchIsFasterThanTheChosenOne) {
 }
 
 TEST(Plan, WithMemoryToSpareNothingIsShardedAndNothingComputedTwice) {
-  const Plan plan = MustPlan(SmallRecipe(4));
+  recipe::Recipe recipe = SmallRecipe(4);
+  // The update, which ZeRO-1 divides among the workers, is less than 1 % of such a step.
+  recipe.train.batch_sequences = 1024;
+  const Plan plan = MustPlan(recipe);
   EXPECT_EQ(plan.layout.zero_stage, 0);
   EXPECT_EQ(plan.layout.recompute, Recompute::kNone);
+}
+
+// Only layouts that cut the model give each worker something to do.
+TEST(Plan, FewerSequencesThanWorkersCutTheModel) {
+  recipe::Recipe recipe = SmallRecipe(16);
+  recipe.train.batch_sequences = 12;
+  const Plan plan = MustPlan(recipe);
+  ExpectSound(plan, recipe);
+  EXPECT_EQ(plan.layout.mesh.world_size(), 16);
+  EXPECT_EQ(12 % plan.layout.mesh.data_degree(), 0);
+  recipe.parallel.pp = recipe.parallel.tp = 1;
+  EXPECT_EQ(ExitCodeFor(MakePlan(recipe, SomeHost()).status()), ExitCode::kUsage);
 }
 
 TEST(Plan, ATighterLimitLeadsToMoreShardingAndThenToRecompute) {
@@ -238,7 +253,18 @@ TEST(Plan, APipelineIsProposedWhereGradientsWouldTakeLong) {
   EXPECT_LT(Chosen(plan).step_seconds * 1.1, Chosen(uncut).step_seconds);
 }
 
-// Four micro-batches through four ranks idle for nearly half of a step; through two, 32 of them hardly.
+// The first stage may be the embedding alone, the last one the head: a stated order takes that many stages.
+TEST(Plan, AStatedPipelineMayHaveMoreStagesThanLayers) {
+  recipe::Recipe recipe = SmallRecipe(2);
+  recipe.model.spec.layers = 2;
+  recipe.parallel.pp = 2, recipe.parallel.tp = 1;
+  recipe.parallel.schedule = "zbv";
+  const Plan plan = MustPlan(recipe);
+  ExpectSound(plan, recipe);
+  EXPECT_EQ(plan.layout.pipeline.stage_layers, (std::vector<int64_t>{0, 1, 1, 0}));
+}
+
+// Four micro-batches through four ranks idle for nearly half of a step; through two, 256 of them hardly.
 TEST(Plan, AnotherOrderThan1F1BIsTakenWhereItGains) {
   recipe::Recipe recipe = SmallRecipe(4);
   recipe.model.spec.layers = 16;
@@ -255,7 +281,7 @@ TEST(Plan, AnotherOrderThan1F1BIsTakenWhereItGains) {
   EXPECT_LT(Chosen(plan).step_seconds * kSameTime, Chosen(usual).step_seconds);
   recipe.parallel.schedule.reset();
   recipe.parallel.pp = 2, recipe.cluster.devices_per_node = 2;
-  recipe.train.batch_sequences = 32;
+  recipe.train.batch_sequences = 256;
   EXPECT_EQ(MustPlan(recipe).layout.pipeline.order, "1f1b");
   recipe.parallel.schedule = "zbv";
   EXPECT_EQ(MustPlan(recipe).layout.pipeline.virtual_stages, 2) << "the fewest that it takes";

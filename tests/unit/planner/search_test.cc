@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +13,8 @@
 #include <random>
 #include <thread>
 
+#include "layout/family.h"
+#include "planner/choose.h"
 #include "planner/neighbours.h"
 #include "schedule/layout_step.h"
 #include "simulate/bounds.h"
@@ -149,8 +152,9 @@ void CompareDataParallel(Picker& pick, Held& held) {
   const Rates rates = DrawRates(pick);
   const schedule::BuildOptions options = schedule::OptionsOf(layout, setting, simulate::kMicroBatchesToPrice);
   const simulate::FoldedModel folded(spec);
-  const simulate::StepBound bound = simulate::FoldedStrategy(folded, layout.mesh, layout.zero_stage)
-                                        .Bound(options, layout.num_micro_batches, rates);
+  const simulate::FoldedStrategy strategy(folded, layout.mesh, layout.zero_stage);
+  const simulate::StepBound bound =
+      strategy.Bounder(options, rates).BoundDataParallel(options, spec.layers, layout.num_micro_batches);
   const layout::Ledger ledger(model::Inventory(spec), layout.mesh, layout.zero_stage);
   const simulate::StepPrice played = simulate::PriceWhole(schedule::BuildStep(spec, ledger, options), spec,
                                                           ledger, options, layout.num_micro_batches, rates);
@@ -186,11 +190,11 @@ void ComparePipeline(Picker& pick, schedule::PipelineKind kind, Held& held) {
   int64_t peak_bytes = 0;
   for (const schedule::Program& program : step->programs)
     peak_bytes = std::max(peak_bytes, simulate::SimulateMemory(program).peak_bytes);
-  held.Compare(simulate::BoundStep(spec, ledger, options, simulate::ShapeOf(*order, stages), rates),
-               simulate::PlayAtRates(*step, spec, ledger, options, rates).end_s + rates[Resource::kSteps],
-               peak_bytes,
-               absl::StrCat(schedule::Name(kind, shape), " ", layout.ToString(), " layers ", spec.layers,
-                            " overlap ", rates.overlap, " tied ", spec.tie_embeddings));
+  held.Compare(
+      simulate::StepBounder(spec, ledger, options, rates).Bound(options, simulate::ShapeOf(*order, stages)),
+      simulate::PlayAtRates(*step, spec, ledger, options, rates).end_s + rates[Resource::kSteps], peak_bytes,
+      absl::StrCat(schedule::Name(kind, shape), " ", layout.ToString(), " layers ", spec.layers, " overlap ",
+                   rates.overlap, " tied ", spec.tie_embeddings));
 }
 
 // Runs `run(seed, count)` on two threads.
@@ -260,19 +264,18 @@ void DrawSpace(Picker& pick, Space& space) {
   // Between what the smallest layout needs and what the largest does, or a little beside.
   problem.memory_limit_bytes = int64_t{1} << 60;
   std::vector<int64_t> bytes;
-  for (const plan::Candidate& candidate : Search(problem, Wanted::kAll).candidates)
+  for (const plan::Candidate& candidate : Search(problem, Wanted::kFamilies).candidates)
     bytes.push_back(candidate.memory.peak_bytes);
   const auto [least, most] = std::minmax_element(bytes.begin(), bytes.end());
   problem.memory_limit_bytes =
       static_cast<int64_t>(pick.Between(0.7 * static_cast<double>(*least), 1.1 * static_cast<double>(*most)));
 }
 
-constexpr SearchPasses kNoPasses{
-    .prune_memory = false, .prune_time = false, .fold = false, .play = false, .halve = false};
+constexpr SearchPasses kNoPasses{.prune_memory = false, .prune_time = false, .fold = false, .halve = false};
 
 struct SpaceTally {
-  int64_t feasible = 0, most_played = 0, cut = 0;
-  SearchCounts counts;  // of the searches for the choice alone
+  int64_t feasible = 0, cut = 0;
+  plan::SearchCounts counts;
   std::string failure;
 };
 
@@ -286,39 +289,51 @@ std::string NameOf(const plan::Candidate* candidate) {
                       candidate->memory.peak_bytes, " bytes, ", candidate->reason, ")");
 }
 
+// The least seconds of each family, or -1.
+std::array<double, layout::kNumFamilies> SecondsOfFamilies(const Found& found) {
+  std::array<double, layout::kNumFamilies> seconds;
+  seconds.fill(-1);
+  for (const plan::Candidate& candidate : found.candidates) {
+    double& least = seconds[static_cast<size_t>(layout::FamilyOf(candidate.layout))];
+    if (candidate.fits && (least < 0 || candidate.step_seconds < least)) least = candidate.step_seconds;
+  }
+  return seconds;
+}
+
+// "" if the best of each family is within 1 % of the best of `everything`.
+std::string CompareFamilies(const Found& found, const Found& everything) {
+  const auto own = SecondsOfFamilies(found), best = SecondsOfFamilies(everything);
+  for (size_t f = 0; f < own.size(); ++f) {
+    if (best[f] < 0 ? own[f] < 0 : own[f] >= 0 && own[f] <= best[f] * kSameTime) continue;
+    return absl::StrCat(layout::FamilyName(static_cast<layout::Family>(f)), " takes ", own[f], " s, not ",
+                        best[f]);
+  }
+  return "";
+}
+
 // "" or what differs.
 std::string CompareSearches(const Problem& problem, SpaceTally& tally) {
-  const Found everything = Search(problem, Wanted::kAll, kNoPasses);
+  const Found everything = Search(problem, Wanted::kFamilies, kNoPasses);
   const plan::Candidate* const expected = ChosenOf(everything);
   tally.feasible += expected != nullptr ? 1 : 0;
-  for (const bool play : {true, false}) {
-    const Found shown = Search(problem, Wanted::kAll, {.play = play});
-    tally.most_played = std::max(tally.most_played, shown.counts.played);
-    if (shown.counts.played > kMaxPlayed) return "too many are played";
-    // Of layouts that cut the model the slow ones are not priced.
-    if (problem.request.pp.has_value()) {
-      if (shown.counts.whole != 0) return "a whole step is priced";
-      if (shown.candidates != everything.candidates) return "a candidate's numbers differ";
-    }
-    const plan::Candidate* const chosen = ChosenOf(shown);
-    if (chosen == nullptr ? expected != nullptr : expected == nullptr || *chosen != *expected)
-      return absl::StrCat("another one is chosen: ", NameOf(chosen), ", not ", NameOf(expected));
-    tally.cut += chosen != nullptr && chosen->layout.mesh.pp * chosen->layout.mesh.tp > 1 ? 1 : 0;
-  }
-  // Where the choice alone is wanted nothing is played.
-  for (int off = 0; off < 8; ++off) {
+  for (int off = 0; off < 9; ++off) {
+    const Wanted wanted = off < 8 ? Wanted::kFamilies : Wanted::kChoice;
     const SearchPasses passes{
         .prune_memory = (off & 1) == 0, .prune_time = (off & 2) == 0, .fold = (off & 4) == 0};
-    const Found found = Search(problem, Wanted::kChoice, passes);
+    const Found found = Search(problem, wanted, passes);
     const plan::Candidate* const chosen = ChosenOf(found);
     if ((chosen == nullptr) != (expected == nullptr))
       return absl::StrCat("passes ", off, ": one finds nothing");
     if (chosen != nullptr && !(chosen->layout == expected->layout && chosen->memory == expected->memory &&
                                chosen->step_seconds == expected->step_seconds)) {
-      return absl::StrCat("passes ", off, ": ", chosen->layout.ToString(), ", not ",
-                          expected->layout.ToString());
+      return absl::StrCat("passes ", off, ": ", NameOf(chosen), ", not ", NameOf(expected));
+    }
+    if (wanted == Wanted::kFamilies) {
+      const std::string failure = CompareFamilies(found, everything);
+      if (!failure.empty()) return absl::StrCat("passes ", off, ": ", failure);
     }
     if (off != 0) continue;
+    tally.cut += chosen != nullptr && chosen->layout.mesh.pp * chosen->layout.mesh.tp > 1 ? 1 : 0;
     tally.counts.bounded += found.counts.bounded;
     tally.counts.pruned += found.counts.pruned;
     tally.counts.folded += found.counts.folded;
@@ -351,13 +366,83 @@ TEST(Search, FindsWhatPricingEverythingFinds) {
     EXPECT_GT(a.cut + b.cut, count / 50) << "the model is hardly ever cut";
   }
   EXPECT_GT(a.counts.pruned + b.counts.pruned, (a.counts.bounded + b.counts.bounded) / 4);
-  std::printf(
-      "%d spaces, %d with an answer: %d layouts bounded, %d pruned, %d folded where the choice alone is "
-      "wanted; at most %d played; %.1f s on 2 threads\n",
-      count, static_cast<int>(a.feasible + b.feasible), static_cast<int>(a.counts.bounded + b.counts.bounded),
-      static_cast<int>(a.counts.pruned + b.counts.pruned),
-      static_cast<int>(a.counts.folded + b.counts.folded),
-      static_cast<int>(std::max(a.most_played, b.most_played)), Since(start));
+  std::printf("%d spaces, %d with an answer: %d layouts bounded, %d pruned, %d folded; %.1f s on 2 threads\n",
+              count, static_cast<int>(a.feasible + b.feasible),
+              static_cast<int>(a.counts.bounded + b.counts.bounded),
+              static_cast<int>(a.counts.pruned + b.counts.pruned),
+              static_cast<int>(a.counts.folded + b.counts.folded), Since(start));
+}
+
+// A model, a cluster and a batch as users have them, and a limit that may be short of what the devices have.
+void DrawJob(Picker& pick, Space& space) {
+  constexpr const char* kModels[] = {"toy-1m", "llama3.2-1b", "llama3.1-8b", "llama3.1-70b"};
+  constexpr const char* kDevices[] = {"h100-sxm-80gb", "a100-sxm-40gb", "mi300x"};
+  space.spec = *model::Preset(kModels[pick({0, 1, 2, 2, 3})]);
+  space.spec.layers = std::min<int64_t>(space.spec.layers, pick({4, 8, 16, 80}));
+  Problem& problem = space.problem;
+  layout::Request& request = problem.request;
+  request.spec = &space.spec;
+  request.nodes = pick({1, 1, 1, 2, 4});
+  request.devices_per_node = pick({1, 2, 4, 8, 8});
+  request.batch_sequences =
+      std::max<int64_t>(1, request.num_workers() * pick({1, 2, 4, 16}) / pick({1, 1, 2}));
+  request.seq_len = pick({1024, 8192});
+  schedule::StepSetting& setting = problem.setting;
+  setting.seq_len = request.seq_len;
+  setting.types.compute = DType::kBF16;
+  setting.on_device = true;
+  const auto machine = cluster::MachineOf({.device = kDevices[pick({0, 1, 2})],
+                                           .nodes = request.nodes,
+                                           .devices_per_node = request.devices_per_node});
+  TRAINCTL_CHECK_MSG(machine.ok(), machine.status().message());
+  problem.rates = simulate::DeviceRates(*machine, DType::kBF16);
+  problem.memory_limit_bytes =
+      static_cast<int64_t>(pick.Between(0.2, 0.9) * (*machine)->device->memory_bytes.value);
+}
+
+// "" or a combination that is more than 1 % faster than what was chosen.
+std::string CompareForced(const Problem& problem, int64_t& num_forced) {
+  const Found free = Search(problem, Wanted::kChoice);
+  const plan::Candidate* const chosen = ChosenOf(free);
+  for (const layout::Request& cut : layout::PossibleCuts(problem.request)) {
+    for (int64_t stage = 0; stage <= 3; ++stage) {
+      for (const Recompute recompute : layout::kRecomputes) {
+        Problem forced = problem;
+        forced.request = cut;
+        forced.request.zero_stage = stage;
+        forced.request.recompute = recompute;
+        if (!layout::FindViolations(forced.request).empty()) continue;
+        const Found found = Search(forced, Wanted::kChoice);
+        const plan::Candidate* const best = ChosenOf(found);
+        if (best == nullptr) continue;
+        ++num_forced;
+        if (chosen == nullptr || chosen->step_seconds > kSameTime * best->step_seconds)
+          return absl::StrCat(NameOf(best), " is better than ", NameOf(chosen));
+      }
+    }
+  }
+  return "";
+}
+
+TEST(Search, NoForcedCombinationIsFaster) {
+  const auto start = std::chrono::steady_clock::now();
+  const int count = NumCases(200);
+  std::vector<std::string> failures(2);
+  std::vector<int64_t> num_forced(2);
+  OnTwoThreads(count, [&](uint32_t seed, int num) {
+    Picker pick(seed + 200);
+    for (int i = 0; i < num && failures[seed - 1].empty(); ++i) {
+      Space space;
+      DrawJob(pick, space);
+      const std::string failure = CompareForced(space.problem, num_forced[seed - 1]);
+      if (!failure.empty()) failures[seed - 1] = absl::StrCat("job ", i, " of seed ", seed, ": ", failure);
+    }
+  });
+  EXPECT_EQ(failures[0], "");
+  EXPECT_EQ(failures[1], "");
+  EXPECT_GT(num_forced[0] + num_forced[1], 5 * count);
+  std::printf("%d jobs, %d forced combinations that fit: %.1f s on 2 threads\n", count,
+              static_cast<int>(num_forced[0] + num_forced[1]), Since(start));
 }
 
 // A pipeline whose first stages have most micro-batches in flight, on a limit that neither all layers nor
@@ -380,14 +465,14 @@ TEST(Search, EachStageRecomputesAsFewLayersAsFit) {
     return peaks;
   };
   problem.memory_limit_bytes = int64_t{1} << 40;
-  layout::Layout layout = ChosenOf(Search(problem, Wanted::kAll))->layout;
+  layout::Layout layout = ChosenOf(Search(problem, Wanted::kFamilies))->layout;
   EXPECT_EQ(layout.recompute, Recompute::kNone);
   const int64_t none = peaks_of(layout)[0];
   layout.recompute = Recompute::kFull;
   const int64_t all = peaks_of(layout)[0];
   ASSERT_LT(all, none);
   problem.memory_limit_bytes = all + (none - all) / 4;
-  const Found found = Search(problem, Wanted::kAll);
+  const Found found = Search(problem, Wanted::kFamilies);
   ASSERT_GE(found.chosen, 0);
   const auto full = std::find_if(
       found.candidates.begin(), found.candidates.end(),
@@ -408,9 +493,9 @@ TEST(Search, EachStageRecomputesAsFewLayersAsFit) {
   }
   // Asked for all, all are.
   request.recompute = Recompute::kFull;
-  EXPECT_TRUE(Search(problem, Wanted::kAll).candidates.front().layout.recomputed_layers.empty());
+  EXPECT_TRUE(Search(problem, Wanted::kFamilies).candidates.front().layout.recomputed_layers.empty());
   request.recomputed_layers = {{2}};
-  EXPECT_EQ(Search(problem, Wanted::kAll).candidates.front().layout.recomputed_layers,
+  EXPECT_EQ(Search(problem, Wanted::kFamilies).candidates.front().layout.recomputed_layers,
             (std::vector<int64_t>{2, 2, 2, 2}));
 }
 
@@ -430,15 +515,15 @@ TEST(Search, ALargeSpaceIsSearchedAtOnce) {
   problem.rates = simulate::DeviceRates(
       *cluster::MachineOf({.device = "h100-sxm-80gb", .nodes = 2048, .devices_per_node = 8}), DType::kBF16);
   const auto start = std::chrono::steady_clock::now();
-  const Found found = Search(problem, Wanted::kAll);
+  const Found found = Search(problem, Wanted::kFamilies);
   const double seconds = Since(start);
   ASSERT_GE(found.chosen, 0);
-  EXPECT_LE(found.counts.played, kMaxPlayed);
   EXPECT_LE(found.counts.whole, 200);
-  std::printf("%d strategies, %d layouts folded, %d whole, %d played: %.3f s\n",
-              static_cast<int>(found.counts.enumerated), static_cast<int>(found.counts.folded),
-              static_cast<int>(found.counts.whole), static_cast<int>(found.counts.played), seconds);
-  EXPECT_LE(found.counts.tried, 2000);
+  EXPECT_LE(found.counts.tried, 500);
+  std::printf("%d strategies, %d layouts bounded, %d folded, %d whole, %d tried: %.3f s\n",
+              static_cast<int>(found.counts.strategies), static_cast<int>(found.counts.bounded),
+              static_cast<int>(found.counts.folded), static_cast<int>(found.counts.whole),
+              static_cast<int>(found.counts.tried), seconds);
 }
 
 }  // namespace

@@ -379,9 +379,13 @@ inline const BadInputCase kBadInputs[] = {
     {"BatchThatDoesNotDivide", "[cluster]\ndevices_per_node = 5\n",
      "r.toml:10:1: train.batch_sequences (12) is not a multiple of the 5 workers (cluster.nodes 1 x "
      "cluster.devices_per_node 5); the nearest are 10 and 15"},
-    {"BatchBelowTheWorkers", "[cluster]\ndevices_per_node = 16\n",
-     "r.toml:10:1: train.batch_sequences (12) is not a multiple of the 16 workers (cluster.nodes 1 x "
-     "cluster.devices_per_node 16); the nearest is 16; or cut the model: parallel.pp = 4"},
+    {"BatchBelowTheWorkers", "[cluster]\ndevices_per_node = 16\n[parallel]\npp = 2\ntp = 1\n",
+     "r.toml:10:1: train.batch_sequences (12) is not a multiple of the 8 workers of each stage "
+     "(cluster.nodes 1 "
+     "x cluster.devices_per_node 16 / parallel.pp 2); the nearest are 8 and 16"},
+    {"BatchThatTakesACut", "[cluster]\ndevices_per_node = 8\n",
+     "r.toml:10:1: train.batch_sequences (12) is not a multiple of the 8 workers (cluster.nodes 1 x "
+     "cluster.devices_per_node 8); the nearest are 8 and 16; or cut the model: parallel.pp = 2"},
     {"TooManyTokensToCount",
      "!recipe_version = 1\n[model]\npreset = 'toy-1m'\n[data]\nseq_len = 2048\n[[data.train]]\nfiles = "
      "['a']\n[train]\nsteps = 1000000000000\nbatch_sequences = 1_000_000_000\n",

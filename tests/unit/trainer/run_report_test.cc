@@ -115,6 +115,7 @@ TEST(RunReport, EachRankOfAPipelineHasItsOwnPrediction) {
 TEST(RunReport, ARankThatWritesNoCheckpointNeedsNoCopyForIt) {
   recipe::Recipe recipe;
   recipe.cluster.devices_per_node = 2;
+  recipe.parallel.pp = recipe.parallel.tp = 1;
   recipe.parallel.dp_shard = 1, recipe.parallel.zero_stage = 0;
   recipe.checkpoint.async = true;
   const plan::Plan plan = SomePlan(recipe);
