@@ -35,12 +35,6 @@ void Print(const published::Calibration& calibration) {
   }
   PrintErrors("step time", calibration.time_before, calibration.time_after);
   PrintErrors("memory", calibration.memory_before, calibration.memory_after);
-  if (calibration.from_prose > 0) {
-    std::printf(
-        "%lld of %lld configurations are described in prose: their source and notes were searched for words\n"
-        "(`trainctl score FILE --describe OUT.csv` writes what was found as columns)\n",
-        static_cast<long long>(calibration.from_prose), static_cast<long long>(profile.rows));
-  }
 }
 
 }  // namespace

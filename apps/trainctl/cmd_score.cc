@@ -14,7 +14,6 @@
 #include "apps/trainctl/output_options.h"
 #include "apps/trainctl/profile_option.h"
 #include "base/output_file.h"
-#include "published/describe.h"
 #include "published/score_report.h"
 #include "published/settings.h"
 
@@ -30,9 +29,8 @@ struct Options {
   std::string profile;
   bool ranking = false;
   bool leave_one_out = false;
-  std::string describe;
   bool settings = false;
-  OutputRules output_rules;  // of --out and --describe
+  OutputRules output_rules;  // of --out
 };
 
 void PrintSummary(const published::ErrorSummary& summary) {
@@ -146,15 +144,6 @@ void PrintLeftOut(const std::vector<published::LeftOut>& left_out) {
   }
 }
 
-void PrintProse(const published::Score& score) {
-  const int64_t count = score.num_from_prose();
-  if (count == 0) return;
-  std::printf(
-      "\n%lld of %zu rows are described in prose: their source and notes were searched for words\n"
-      "(--describe OUT.csv writes what was found as columns)\n",
-      static_cast<long long>(count), score.rows.size());
-}
-
 absl::StatusOr<ExitCode> PrintSettings(const Options& options, const Output& output) {
   if (!options.file.empty() || output.json) {
     return UsageError("--settings prints the reference of the columns (Markdown), and nothing else");
@@ -163,22 +152,15 @@ absl::StatusOr<ExitCode> PrintSettings(const Options& options, const Output& out
   return ExitCode::kOk;
 }
 
-absl::Status WriteDescription(const Options& options) {
-  TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFileOfUser(options.file));
-  TRAINCTL_ASSIGN_OR_RETURN(const std::string described,
-                            published::DescribeInColumns(text, options.file, FilesNextTo(options.file)));
-  return WriteOutputFile(options.describe, described, options.output_rules);
-}
-
 absl::StatusOr<ExitCode> RunScore(Options options, const Output& output) {
   if (options.settings) return PrintSettings(options, output);
   if (options.file.empty())
-    return UsageError("score needs a CSV of measured runs; docs/pricing.md lists its columns");
+    return UsageError(
+        "score needs a CSV of measured runs; docs/reference/other-trainers.md lists its columns");
   std::vector<std::string>& read = options.output_rules.inputs;
   read = {options.file, options.complete, options.profile};
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<published::PublishedRun> runs, ReadRuns(options.file, &read));
-  TRAINCTL_RETURN_IF_ERROR(
-      CheckOutputs({{"--out", &options.out}, {"--describe", &options.describe}}, options.output_rules));
+  TRAINCTL_RETURN_IF_ERROR(CheckOutputs({{"--out", &options.out}}, options.output_rules));
   published::ScoreOptions score_options;
   if (!options.complete.empty()) {
     TRAINCTL_ASSIGN_OR_RETURN(const std::string list, ReadFileOfUser(options.complete));
@@ -199,14 +181,12 @@ absl::StatusOr<ExitCode> RunScore(Options options, const Output& output) {
   if (!options.out.empty())
     TRAINCTL_RETURN_IF_ERROR(
         WriteOutputFile(options.out, published::ScoreToCsv(score), options.output_rules));
-  if (!options.describe.empty()) TRAINCTL_RETURN_IF_ERROR(WriteDescription(options));
   if (output.json) {
     std::fputs(published::ScoreToJson(score, options.ranking ? &ranking : nullptr, left_out).c_str(), stdout);
     return ExitCode::kOk;
   }
   PrintSources(score.sources);
   PrintComplete(score.complete, score.complete.listed);
-  PrintProse(score);
   if (options.ranking) PrintRanking(ranking);
   if (options.leave_one_out) PrintLeftOut(left_out);
   return ExitCode::kOk;
@@ -215,14 +195,14 @@ absl::StatusOr<ExitCode> RunScore(Options options, const Output& output) {
 }  // namespace
 
 void AddScore(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("score", "Hold the planner's prices against runs that were measured");
+  CLI::App* verb = app.add_subcommand("score", "Compare estimates with measured runs");
   auto options = std::make_shared<Options>();
   verb->add_option("FILE", options->file,
                    "A CSV of measured runs; docs/reference/other-trainers.md lists its columns");
   verb->add_option("--out", options->out, "Write a CSV with the prediction and the error of every row")
       ->type_name("FILE");
   verb->add_option("--complete", options->complete,
-                   "A list of ids, one a line: rows that state all that a price needs. One that is skipped "
+                   "A list of ids, one per line: rows that state all that a price needs. One that is skipped "
                    "counts as 100 % off")
       ->type_name("FILE");
   verb->add_option("--profile", options->profile, "Price with a profile of `trainctl calibrate`")
@@ -231,9 +211,6 @@ void AddScore(CLI::App& app, Action& action) {
                  "In each sweep over mappings, which one is chosen and how far it is from the best");
   verb->add_flag("--leave-one-out", options->leave_one_out,
                  "Calibrate on all sources but one and print the errors on that one, for each");
-  verb->add_option("--describe", options->describe,
-                   "Write the table with columns for what source and notes say in words")
-      ->type_name("FILE");
   AddForceFlag(*verb, options->output_rules.overwrite);
   verb->add_flag("--settings", options->settings,
                  "Print what the columns framework, model_config and settings may hold, without FILE");

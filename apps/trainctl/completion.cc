@@ -16,6 +16,7 @@
 #include "cluster/catalogue.h"
 #include "frameworks/framework.h"
 #include "model/model_spec.h"
+#include "recipe/foreign_words.h"
 #include "recipe/schema.h"
 #include "recipe/starter.h"
 
@@ -330,6 +331,13 @@ std::string UnknownWord(const CLI::App& root, const std::vector<std::string>& wo
     } else {
       known = CompleteWord(*position.app, {}, "");
     }
+    const std::string refusal =
+        absl::StrCat("there is no ", is_option ? "option" : "verb", " '", shown, "' of ", path, "; ");
+    const std::string help = absl::StrCat("`", path, " --help` lists what there is");
+    const absl::string_view key = is_option ? recipe::OursFor(shown, recipe::ForeignKeys()) : "";
+    if (!key.empty()) return absl::StrCat(refusal, "did you mean --set ", key, "=VALUE? ", help);
+    const absl::string_view ours = before.empty() ? recipe::OursFor(shown, recipe::ForeignVerbs()) : "";
+    if (!ours.empty() && !is_option) return absl::StrCat(refusal, "did you mean ", ours, "? ", help);
     const Candidate* nearest = nullptr;
     int nearest_distance = std::max(2, static_cast<int>(shown.size()) / 3) + 1;
     for (const Candidate& candidate : known.candidates) {
@@ -338,9 +346,8 @@ std::string UnknownWord(const CLI::App& root, const std::vector<std::string>& wo
       nearest_distance = distance;
       nearest = &candidate;
     }
-    return absl::StrCat("there is no ", is_option ? "option" : "verb", " '", shown, "' of ", path, "; ",
-                        nearest == nullptr ? "" : absl::StrCat("did you mean ", nearest->text, "? "), "`",
-                        path, " --help` lists what there is");
+    return absl::StrCat(refusal, nearest == nullptr ? "" : absl::StrCat("did you mean ", nearest->text, "? "),
+                        help);
   }
   return "";
 }

@@ -16,6 +16,7 @@ void AddEstimate(const plan::Plan& plan, const plan::Candidate& candidate, const
     return is_known && plan::HasTimes(plan) ? Json(value) : Json();
   };
   json["tokens_per_second"] = if_known(true, estimate.tokens_per_second);
+  json["time_margin"] = if_known(estimate.margin > 0, estimate.margin);
   json["mfu"] = if_known(estimate.mfu > 0, estimate.mfu);
   json["days"] = if_known(estimate.run_tokens > 0, estimate.run_seconds / 86400);
   json["cost"] = if_known(estimate.run_dollars > 0, estimate.run_dollars);

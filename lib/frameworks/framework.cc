@@ -1,8 +1,5 @@
 #include "frameworks/framework.h"
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
-
 namespace trainctl::frameworks {
 namespace {
 
@@ -309,32 +306,6 @@ const FrameworkProfile* FindFramework(absl::string_view name) {
     if (name == framework.name) return &framework;
   }
   return nullptr;
-}
-
-const FrameworkProfile* FrameworkOf(absl::string_view source, absl::string_view notes,
-                                    absl::string_view sharding) {
-  const std::string where = absl::AsciiStrToLower(source);
-  const std::string more = absl::AsciiStrToLower(notes);
-  const auto says = [&](const char* word) {
-    return absl::StrContains(where, word) || absl::StrContains(more, word);
-  };
-  if (says("torchtune")) return FindFramework("torchtune");
-  if (says("pytorch/ao")) return FindFramework("torchtitan");
-  if (says("torchtitan")) {
-    // Compilation has to be asked for, and float8 asks for it (its docs/float8.md).
-    return FindFramework(says("compile") || says("float8") ? "torchtitan" : "torchtitan-eager");
-  }
-  if (says("llm-foundry") || says("composer")) return FindFramework("fsdp1");
-  if (says("internevo") || says("internlm")) return FindFramework("internevo");
-  if (says("bigscience") || says("megatron-deepspeed") || says("bloom"))
-    return FindFramework("megatron-deepspeed");
-  if (absl::StrContains(where, "megatron-bridge")) return FindFramework("megatron-bridge");
-  // Primus runs Megatron-LM with AMD's attention unless told otherwise (AMD-AGI/Primus@fd1eeabb
-  // examples/megatron/configs/MI300X/llama3.1_70B-FP8-pretrain.yaml: use_torch_fsdp2, use_turbo_attention).
-  if (says("megatron") || says("nemo") || says("primus")) return FindFramework("megatron-core");
-  const std::string how = absl::AsciiStrToLower(sharding);
-  if (absl::StrContains(how, "fsdp")) return FindFramework("torchtitan");
-  return FindFramework("megatron-core");
 }
 
 }  // namespace trainctl::frameworks

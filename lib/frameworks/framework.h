@@ -153,10 +153,4 @@ struct FrameworkProfile {
 absl::Span<const FrameworkProfile> Frameworks();
 const FrameworkProfile* FindFramework(absl::string_view name);  // null: unknown
 
-// The framework that produced a published row: by its source ("owner/repository@..."), what its
-// notes say, and how its sharding is called. Never null: what nothing names is Megatron-LM's way for
-// a mapping of degrees, and FSDP2's otherwise.
-const FrameworkProfile* FrameworkOf(absl::string_view source, absl::string_view notes,
-                                    absl::string_view sharding);
-
 }  // namespace trainctl::frameworks

@@ -13,7 +13,10 @@ struct RunEstimate {
   double step_seconds = 0;
   double tokens_per_second = 0;  // of all workers
   double mfu = 0;                // 0: the peak is unknown (plan/utilization.h)
-  // // Share of the run's time in which it trains; failures, restarts and saves take the rest. 1 if the
+  // Share by which measured steps differed from such estimates at most (docs/reference/benchmarks.md); 0 if
+  // no run was compared.
+  double margin = 0;
+  // Share of the run's time in which it trains; failures, restarts and saves take the rest. 1 if the
   // recipe has no plan.gpu_mtbf.
   double effective_share = 1;
   int64_t run_tokens = 0;
@@ -26,9 +29,9 @@ struct RunEstimate {
 RunEstimate EstimateRun(const plan::Plan& plan, const plan::Candidate& candidate,
                         const recipe::Recipe& recipe);
 
-// "11.2 s a step, 93,000 tokens/s, 54 % MFU; 100B tokens take 12.4 days and cost $32,000". If the recipe has
-// plan.deadline or plan.gpu_mtbf, the sentence includes whether the run meets the deadline and the share of
-// failures.
+// "11.2 s a step, 93,000 tokens/s, 54 % MFU; 100B tokens take 12.4 days (± 4 %) and cost $32,000". If the
+// recipe has plan.deadline or plan.gpu_mtbf, the sentence includes whether the run meets the deadline and the
+// share of failures.
 std::string AnswerOf(const RunEstimate& estimate, const recipe::Recipe& recipe);
 
 // "11.2 s", "45.3 ms", "12.4 days": three digits, in the unit that a person would take.

@@ -228,7 +228,6 @@ absl::StatusOr<Calibration> Calibrate(absl::Span<const PublishedRun> runs) {
   for (const Row& row : fitter.rows()) {
     devices.insert(row.run->workload->device->name);
     calibration.timed += row.run->measured_step_seconds > 0;
-    calibration.from_prose += row.run->from_prose;
     calibration.reserved += row.run->measured_memory_gib > 0 && !frameworks::CountsTensors(row.run->metric);
   }
   profile.devices.assign(devices.begin(), devices.end());

@@ -23,7 +23,6 @@ struct Calibration {
   // Configurations (repeats are one) with a measured time, and with a measured memory beyond the tensors: the
   // latter alone decide reserved_share.
   int64_t timed = 0, reserved = 0;
-  int64_t from_prose = 0;  // configurations whose switches were read from words
   ErrorSummary time_before, time_after;
   ErrorSummary memory_before, memory_after;
 };

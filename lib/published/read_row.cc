@@ -10,14 +10,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "base/names.h"
 #include "base/status.h"
-#include "published/expert_recipes.h"
 #include "published/known_models.h"
-#include "published/launcher_recipes.h"
-#include "published/notes.h"
-#include "published/recipes.h"
+#include "published/recompute_modules.h"
 
 namespace trainctl::published {
 namespace {
@@ -33,21 +29,23 @@ class RowReader {
 
   PublishedRun Read() {
     PublishedRun run;
-    run.from_prose = !columns_.is_stated();
     run.id = Cell("id");
     run.source = Cell("source");
     run.measured_memory_gib = Number("peak_mem_gib");
     run.has_time = Number("tokens_per_sec_per_gpu") > 0;
     run.outcome = Outcome(run.has_time);
-    framework_ = columns_.is_stated() ? columns_.framework.get()
-                                      : frameworks::FrameworkOf(run.source, Cell("notes"), Cell("dp_shard"));
+    if (columns_.framework == nullptr) {
+      run.reason = "framework is not stated";
+      return run;
+    }
+    framework_ = columns_.framework.get();
     run.framework = columns_.framework;
     const bool decimal = columns_.figures.decimal_units.value_or(framework_->reports_decimal_units);
     if (decimal && run.measured_memory_gib > 0) {
       run.measured_memory_gib *= 1e9 / (1024.0 * 1024 * 1024);
       Assume(absl::StrCat("measured in units of 1e9 bytes (", framework_->name, ")"));
     }
-    run.metric = MetricOf();
+    run.metric = columns_.figures.metric.value_or(framework_->metric);
     absl::StatusOr<frameworks::Workload> workload = ReadWorkload();
     if (!workload.ok()) {
       run.reason = std::string(workload.status().message());
@@ -59,10 +57,6 @@ class RowReader {
       run.measured_step_seconds = static_cast<double>(workload->global_batch) *
                                   static_cast<double>(workload->seq_len) / tokens_per_second;
     }
-    if (memory_of_first_step_ && run.metric == frameworks::MemoryMetric::kAllocated) {
-      run.metric = frameworks::MemoryMetric::kFirstStep;
-      if (run.measured_memory_gib > 0) Assume("measured after the first step");
-    }
     run.workload = *std::move(workload);
     run.reason = absl::StrJoin(assumptions_, "; ");
     run.configuration = Configuration(*run.workload);
@@ -70,8 +64,6 @@ class RowReader {
   }
 
  private:
-  // Words are looked for in it where the row is described in prose.
-  std::string Prose(const std::string& column) const { return columns_.is_stated() ? "" : Cell(column); }
   std::string Cell(const std::string& column) const {
     const auto it = cells_.find(column);
     return it == cells_.end() ? "" : it->second;
@@ -91,31 +83,9 @@ class RowReader {
   bool Is(absl::string_view framework) const { return framework == framework_->name; }
   bool IsMegatronCore() const { return Is("megatron-core") || Is("megatron-bridge"); }
 
-  bool NotesSayOutOfMemory() const {
-    const std::string notes = absl::AsciiStrToLower(Prose("notes"));
-    for (absl::string_view part : absl::StrSplit(notes, ';')) {
-      part = absl::StripAsciiWhitespace(part);
-      if (absl::StartsWith(part, "oom") || absl::StartsWith(part, "out of memory")) return true;
-    }
-    return false;
-  }
-
   RunOutcome Outcome(bool has_time) const {
     if (columns_.figures.outcome.has_value()) return *columns_.figures.outcome;
-    if (has_time) return RunOutcome::kRan;
-    if (!NotesSayOutOfMemory()) return Has("peak_mem_gib") ? RunOutcome::kRan : RunOutcome::kUnknown;
-    return Has("peak_mem_gib") ? RunOutcome::kUnknown : RunOutcome::kOutOfMemory;
-  }
-
-  frameworks::MemoryMetric MetricOf() const {
-    if (columns_.figures.metric.has_value()) return *columns_.figures.metric;
-    const std::string notes = absl::AsciiStrToLower(Prose("notes"));
-    if (absl::StrContains(notes, "nvidia-smi") || absl::StrContains(notes, "device memory"))
-      return frameworks::MemoryMetric::kDevice;
-    if (absl::StrContains(notes, "allocated") || absl::StrContains(notes, "active"))
-      return frameworks::MemoryMetric::kAllocated;
-    if (absl::StrContains(notes, "reserved")) return frameworks::MemoryMetric::kReserved;
-    return framework_->metric;
+    return has_time || Has("peak_mem_gib") ? RunOutcome::kRan : RunOutcome::kUnknown;
   }
 
   absl::StatusOr<frameworks::Workload> ReadWorkload() {
@@ -127,23 +97,10 @@ class RowReader {
     TRAINCTL_RETURN_IF_ERROR(ReadMesh(w));
     TRAINCTL_RETURN_IF_ERROR(ReadBatch(w));
     TRAINCTL_RETURN_IF_ERROR(ReadRecompute(w));
-    if (columns_.is_stated()) {
-      SettingTarget target{.workload = &w};
-      for (const SettingValue& value : columns_.settings) value.Apply(target);
-    } else {
-      ReadProse(w);
-    }
+    SettingTarget target{.workload = &w};
+    for (const SettingValue& value : columns_.settings) value.Apply(target);
     TRAINCTL_RETURN_IF_ERROR(frameworks::Validate(w));
     return w;
-  }
-
-  // What has no column.
-  void ReadProse(frameworks::Workload& w) {
-    if (absl::StartsWith(Cell("source"), "NVIDIA/NeMo-Framework-Launcher@")) {
-      const std::string recipe = ApplyLauncherRecipe(Cell("model"), Cell("notes"), Has("vpp"), w);
-      if (!recipe.empty()) Assume(absl::StrCat("what is not stated as in its ", recipe));
-    }
-    ApplyNotes({Cell("source"), Cell("model"), Cell("optimizer"), Cell("notes")}, w, assumptions_);
   }
 
   absl::Status ReadMachine(frameworks::Workload& w) {
@@ -151,35 +108,7 @@ class RowReader {
     TRAINCTL_ASSIGN_OR_RETURN(const cluster::DeviceMatch match, cluster::FindDevice(Cell("gpu_type")));
     w.device = match.device;
     if (!match.assumption.empty()) Assume(match.assumption);
-    if (absl::StartsWith(Prose("source"), "pytorch/ao@") && Cell("gpu_type") == "H100") {
-      // torchao/testing/training/roofline_utils.py there: "2.4 TB per second, custom to Meta's H100 variant".
-      TRAINCTL_ASSIGN_OR_RETURN(const cluster::DeviceMatch own, cluster::FindDevice("h100-sxm-96gb-hbm2e"));
-      w.device = own.device;
-      Assume("H100 = the repository's own variant, 96 GB at 2.4 TB/s");
-    }
-    if (absl::StrContains(Cell("gpu_type"), "power limited") &&
-        absl::string_view(w.device->name) == "b200-sxm-180gb") {
-      // torchao's are "limited to 750W" (pytorch/ao@9e3758d1, torchao/prototype/mx_formats/README.md, before
-      // it was edited to "power limited").
-      TRAINCTL_ASSIGN_OR_RETURN(const cluster::DeviceMatch limited,
-                                cluster::FindDevice("b200-sxm-180gb-750w"));
-      w.device = limited.device;
-      Assume("B200 with a power limit = limited to 750 W");
-    }
     w.node = &cluster::DefaultNodeFor(*w.device);
-    // Where the source is known for its own machines.
-    const char* named = nullptr;
-    if (absl::StrContains(Cell("gpu_type"), "Jean Zay")) named = "jean-zay-a100";
-    if (absl::StrContains(Prose("notes"), "4x100Gb RoCE")) named = "internevo-a100";
-    if (absl::StartsWith(Prose("source"), "pytorch/torchtitan@") &&
-        absl::string_view(w.device->name) == "a100-sxm-80gb") {
-      // multinode_trainer.slurm of those days: "optimized for AWS with EFA", 96 CPUs a node.
-      named = "p4de.24xlarge";
-      Assume("torchtitan's A100 are AWS's p4de.24xlarge (its multinode_trainer.slurm)");
-    }
-    if (named != nullptr) {
-      TRAINCTL_ASSIGN_OR_RETURN(w.node, cluster::FindNode(named));
-    }
     if (columns_.figures.node != nullptr) w.node = columns_.figures.node;
     return absl::OkStatus();
   }
@@ -333,11 +262,7 @@ class RowReader {
     }
     // A pipeline is not run with fewer micro-batches than stages; four for each leave a fifth of bubble at
     // most.
-    int64_t accumulation = w.mesh.pp > 1 ? kMicroBatchesPerStage * w.mesh.pp : 1;
-    const std::string notes = Prose("notes");
-    if (const size_t at = notes.find("micro_num="); at != std::string::npos) {
-      accumulation = std::max<int64_t>(1, std::atoll(notes.c_str() + at + 10));
-    }
+    const int64_t accumulation = w.mesh.pp > 1 ? kMicroBatchesPerStage * w.mesh.pp : 1;
     const double sequences = static_cast<double>(w.micro_batch) * static_cast<double>(w.mesh.data_degree()) *
                              static_cast<double>(accumulation);
     if (sequences > kMostSequences) return Unknown("micro_batch and n_gpus make a batch that no run had");
@@ -348,33 +273,6 @@ class RowReader {
 
   absl::Status ReadRecompute(frameworks::Workload& w) {
     std::string recompute = absl::AsciiStrToLower(Cell("activation_recompute"));
-    const Recipe* recipe =
-        Is("megatron-bridge") && !columns_.is_stated()
-            ? FindRecipe(Cell("model"), w.device->name, absl::AsciiStrToLower(Cell("precision")),
-                         w.zero_stage == 3, ReleaseIn(Cell("notes")))
-            : nullptr;
-    if (recipe != nullptr) {
-      w.half_moments = recipe->half_moments;
-      // bf16 weights are the upper half of their fp32 copy, so that the lower half is kept alone
-      // (NVIDIA/Megatron-LM megatron/core/optimizer/optimizer_config.py, store_param_remainders, on by
-      // default); FP8 weights and Megatron's own shards have the whole copy (the same file,
-      // use_precision_aware_optimizer_no_fp8_or_ds_fp8).
-      const bool halves = w.precision == frameworks::Precision::kBf16 && w.zero_stage < 3;
-      if (recipe->half_moments) w.optimizer_bytes = halves ? 2 + 2 + 2 : 4 + 2 + 2;
-      w.offloaded_layers = recipe->offloaded_layers;
-      memory_of_first_step_ = recipe->memory_of_first_step;
-      Assume(absl::StrCat("what is not stated as Megatron-Bridge's ", recipe->source));
-    }
-    if (recompute.empty() && recipe != nullptr) {
-      w.recompute = recipe->recompute;
-      w.recompute_modules = recipe->modules;
-      if (recipe->recomputed_layers > 0) w.recomputed_layers = recipe->recomputed_layers;
-      return absl::OkStatus();
-    }
-    if (recompute.empty() && absl::StartsWith(Prose("source"), "AMD-AGI/Primus@") && w.zero_stage == 3) {
-      recompute = "full";
-      Assume("recompute = full (examples/megatron/configs/MI300X/llama3.1_70B-FP8-pretrain.yaml there)");
-    }
     if (recompute.empty()) {
       recompute = framework_->default_recompute;
       Assume(absl::StrCat("recompute = ", recompute, " (", framework_->name, ")"));
@@ -407,28 +305,18 @@ class RowReader {
                            w.mesh.data_degree(), w.mesh.dp_shard}) {
       parts.push_back(absl::StrCat(number));
     }
-    if (columns_.is_stated()) {
-      std::vector<std::string> settings;
-      for (const SettingValue& value : columns_.settings) {
-        settings.push_back(absl::StrCat(value.setting->name, "=", value.text));
-      }
-      std::sort(settings.begin(), settings.end());
-      return absl::StrCat(absl::StrJoin(parts, "|"), "|", Cell("model_config"), "|",
-                          absl::StrJoin(settings, ";"));
+    std::vector<std::string> settings;
+    for (const SettingValue& value : columns_.settings) {
+      settings.push_back(absl::StrCat(value.setting->name, "=", value.text));
     }
-    // Switches that have no column stand in the notes; so do figures, which differ between repeats.
-    std::string notes = Cell("notes");
-    notes.erase(
-        std::remove_if(notes.begin(), notes.end(), [](unsigned char c) { return absl::ascii_isdigit(c); }),
-        notes.end());
-    parts.push_back(std::move(notes));
-    return absl::StrJoin(parts, "|");
+    std::sort(settings.begin(), settings.end());
+    return absl::StrCat(absl::StrJoin(parts, "|"), "|", Cell("model_config"), "|",
+                        absl::StrJoin(settings, ";"));
   }
 
   const RowCells& cells_;
   const RowColumns& columns_;
   const frameworks::FrameworkProfile* framework_ = nullptr;
-  bool memory_of_first_step_ = false;
   std::vector<std::string> assumptions_;
 };
 

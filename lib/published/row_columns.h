@@ -1,4 +1,4 @@
-// The columns of a row in which a job is described without prose: `framework`, `model_config`, `settings`.
+// The columns that say more of a job than numbers: `framework`, `model_config`, `settings`.
 // Internal to the reader of tables (runs.h). Thread compatible.
 #pragma once
 
@@ -17,11 +17,10 @@ namespace trainctl::published {
 using RowCells = std::map<std::string, std::string>;  // by column, stripped of white space
 
 struct RowColumns {
-  std::shared_ptr<const frameworks::FrameworkProfile> framework;  // null: described in prose
+  std::shared_ptr<const frameworks::FrameworkProfile> framework;  // nullptr if the row names none
   ModelConfig model_config;
   std::vector<SettingValue> settings;
   SettingTarget::Figures figures;
-  bool is_stated() const { return framework != nullptr; }
 };
 
 // Reads them row by row. Rows with the same switches share one profile, so that they are the same job.

@@ -70,6 +70,7 @@ std::string NumberProblem(const std::string& cell, CellKind kind) {
 const std::vector<std::string>& PublishedColumns() {
   static const auto* const columns = new std::vector<std::string>{"id",
                                                                   "source",
+                                                                  "framework",
                                                                   "model",
                                                                   "n_params_b",
                                                                   "layers",
@@ -100,7 +101,7 @@ const std::vector<std::string>& PublishedColumns() {
 }
 
 const std::vector<std::string>& DescribingColumns() {
-  static const auto* const columns = new std::vector<std::string>{"framework", "model_config", "settings"};
+  static const auto* const columns = new std::vector<std::string>{"model_config", "settings"};
   return *columns;
 }
 

@@ -1,8 +1,7 @@
-// Runs that others measured and published, one per row of a CSV: what each trained, on what, and how
-// much memory and time it took. An empty cell is filled in where the framework or the model says what
-// it must have been, and the reason says so; what cannot be known is left out with a reason. A row that
-// names its framework in a column of that name is read from its columns alone; of any other the source and
-// the notes are searched for words. Pure but for files that rows name.
+// Runs that others measured and published, one per row of a CSV: what each trained, on what, and how much
+// memory and time it took. Only columns are read; notes are for people. An empty cell is filled in if the
+// framework or the model says what it must have been, and the reason says so. A row that does not say enough
+// has a reason instead of a workload. Pure but for files that rows name.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +19,15 @@ namespace trainctl::published {
 
 // Whether it fitted the device, as far as its source says.
 enum class RunOutcome : uint8_t {
-  kUnknown,      // nothing was measured; or a figure stands beside words about running out of memory
-  kRan,          // a rate, or a memory figure, was measured
-  kOutOfMemory,  // nothing was measured, and a part of the notes (up to ";") begins with "OOM" or "out of
-                 // memory"
+  kUnknown,      // nothing was measured, or the settings say so
+  kRan,          // a rate or a memory figure was measured
+  kOutOfMemory,  // the settings say so
 };
 
 struct PublishedRun {
   std::string id;
   std::string source;
-  bool from_prose = true;  // what has no column was read from source and notes
-  // Of a row in columns; `workload` points to it, so copies of the run share it.
+  // `workload` points to it, so copies of the run share it. nullptr if the row names none.
   std::shared_ptr<const frameworks::FrameworkProfile> framework;
   std::optional<frameworks::Workload> workload;  // empty: not enough is known to price it
   std::string reason;  // why it is empty, or which cells were filled in and with what
@@ -45,7 +42,7 @@ struct PublishedRun {
 
 // The columns that a file must have, in any order; others are ignored.
 const std::vector<std::string>& PublishedColumns();
-// Those that a file may have beside them: docs/reference/score-settings.md.
+// Columns that a file may have as well: docs/reference/score-settings.md.
 const std::vector<std::string>& DescribingColumns();
 
 // The text of a file that a row names.

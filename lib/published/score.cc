@@ -33,7 +33,6 @@ ScoredRow ScoreRun(const PublishedRun& run, const frameworks::Tuning& tuning) {
   ScoredRow row;
   row.id = run.id;
   row.source = run.source;
-  row.from_prose = run.from_prose;
   row.reason = run.reason;
   row.measured_memory_gib = run.measured_memory_gib;
   row.measured_step_seconds = run.measured_step_seconds;
@@ -163,10 +162,6 @@ absl::string_view ScoreStatusName(ScoreStatus status) {
       return "rejected";
   }
   return "";
-}
-
-int64_t Score::num_from_prose() const {
-  return std::count_if(rows.begin(), rows.end(), [](const ScoredRow& row) { return row.from_prose; });
 }
 
 ErrorSummary Summarize(std::vector<double> errors) {

@@ -25,8 +25,7 @@ absl::string_view ScoreStatusName(ScoreStatus status);
 struct ScoredRow {
   std::string id;
   std::string source;
-  std::string framework;   // whose way it was priced; empty for a skipped one
-  bool from_prose = true;  // what has no column was read from its source and notes
+  std::string framework;  // whose way it was priced; empty for a skipped one
   ScoreStatus status = ScoreStatus::kSkipped;
   std::string reason;
   double predicted_memory_gib = 0;  // in the metric that the source reports
@@ -86,7 +85,6 @@ struct Score {
   std::vector<ScoredRow> rows;       // in the order of the file
   std::vector<SourceScore> sources;  // by name, then "all"
   CompleteScore complete;
-  int64_t num_from_prose() const;  // rows
 };
 
 struct ScoreOptions {

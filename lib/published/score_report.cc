@@ -107,15 +107,6 @@ Json ToJson(absl::Span<const LeftOut> left_out) {
   return sources;
 }
 
-// Rows whose switches were read from words, which is a fallback.
-Json ProseToJson(const Score& score) {
-  Json ids = Json::array();
-  for (const ScoredRow& row : score.rows) {
-    if (row.from_prose) ids.push_back(row.id);
-  }
-  return {{"rows", score.num_from_prose()}, {"of", score.rows.size()}, {"ids", std::move(ids)}};
-}
-
 std::string Dump(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
 // Empty where nothing was measured.
@@ -131,13 +122,12 @@ std::string Cell(double value) {
 std::string ScoreToCsv(const Score& score) {
   std::string out =
       CsvLine({"id", "source", "status", "reason", "predicted_mem_gib", "upper_mem_gib", "measured_mem_gib",
-               "mem_error_pct", "predicted_step_s", "measured_step_s", "time_error_pct", "described_in"});
+               "mem_error_pct", "predicted_step_s", "measured_step_s", "time_error_pct"});
   for (const ScoredRow& row : score.rows) {
     out += CsvLine({row.id, row.source, std::string(ScoreStatusName(row.status)), row.reason,
                     Cell(row.predicted_memory_gib), Cell(row.upper_memory_gib), Cell(row.measured_memory_gib),
                     ErrorCell(row.memory_error_percent), Cell(row.predicted_step_seconds),
-                    Cell(row.measured_step_seconds), ErrorCell(row.time_error_percent),
-                    row.from_prose ? "prose" : "columns"});
+                    Cell(row.measured_step_seconds), ErrorCell(row.time_error_percent)});
   }
   return out;
 }
@@ -145,8 +135,7 @@ std::string ScoreToCsv(const Score& score) {
 std::string ScoreToJson(const Score& score, const Ranking* ranking, absl::Span<const LeftOut> left_out) {
   Json json = {{"schema", "trainctl.score.v1"},
                {"sources", ToJson(score.sources)},
-               {"complete", ToJson(score.complete)},
-               {"described_in_prose", ProseToJson(score)}};
+               {"complete", ToJson(score.complete)}};
   if (ranking != nullptr) json["ranking"] = ToJson(*ranking);
   if (!left_out.empty()) json["leave_one_out"] = ToJson(left_out);
   return Dump(json);
@@ -157,7 +146,6 @@ std::string CalibrationToJson(const Calibration& calibration) {
                {"tuning", ToJson(calibration.profile.tuning)},
                {"devices", calibration.profile.devices},
                {"timed", calibration.timed},
-               {"described_in_prose", calibration.from_prose},
                {"reserved", calibration.reserved},
                {"memory_before", ToJson(calibration.memory_before)},
                {"memory_after", ToJson(calibration.memory_after)},

@@ -24,9 +24,7 @@ beyond sizes and degrees:
 | `model_config` | a `config.json`: its path (from the folder of the table), its text, or a JSON object of the fields that differ from the model that `model` names, such as `{"first_k_dense_replace": 1}` |
 | `settings` | `key=value;key=value`: what differs from that trainer's defaults |
 
-A row with a `framework` is priced from its columns alone. Without one, `source` and `notes` are searched for
-words, and the output counts the row as described in prose; `--describe OUT.csv` writes what those words were
-taken to mean as columns.
+`source` and `notes` are for people: nothing is read from them. A row without a `framework` is skipped.
 
 )";
 

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/names.h"
 #include "base/status.h"
+#include "recipe/foreign_words.h"
 #include "recipe/values.h"
 
 namespace trainctl::recipe {
@@ -52,7 +53,9 @@ absl::StatusOr<std::vector<const Field*>> Find(absl::string_view key, bool& is_t
     if (!name.empty() && Leaf(field.name) == name) fields.push_back(&field);
   }
   if (!fields.empty()) return fields;
-  const std::vector<std::string> near = NearestNames(name, kNamesOffered);
+  const absl::string_view foreign = OursFor(Leaf(name), ForeignKeys());
+  const std::vector<std::string> near =
+      foreign.empty() ? NearestNames(name, kNamesOffered) : std::vector<std::string>{std::string(foreign)};
   const std::string shown(key.substr(0, kLongestKey));
   return UsageError(
       absl::StrCat("no key of a recipe is called ", QuoteToml(shown), "; ",

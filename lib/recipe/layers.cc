@@ -12,6 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "base/status.h"
+#include "recipe/foreign_words.h"
 #include "recipe/toml_reader.h"
 #include "recipe/values.h"
 
@@ -242,8 +243,10 @@ void Draft::WalkMap(const Field& field, const RawValue& item) {
 }
 
 void Draft::Unknown(const RawValue& item, const std::string& name, const std::string& path) {
-  const std::string near = NearestName(name);
   const size_t dot = name.rfind('.');
+  const absl::string_view foreign =
+      OursFor(dot == std::string::npos ? name : name.substr(dot + 1), ForeignKeys());
+  const std::string near = foreign.empty() ? NearestName(name) : std::string(foreign);
   const std::string table = dot == std::string::npos ? "" : name.substr(0, dot);
   const Field* field = GetSchema().Find(table);
   std::string hint;

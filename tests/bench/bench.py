@@ -686,9 +686,24 @@ class Bench:
             results = self.rounds(name, {"trainctl": lambda: self.latency([self.trainctl, *command, recipe])})
             yield self.row(f"{name} {recipe.name}", "ms", results, None, ("≤", 50))
 
+    def planning(self, options, programs=None):
+        """Milliseconds of making a plan, without the start of the program and the advice."""
+        report = run([(programs / "trainctl" if programs else self.trainctl), "plan", *options, "--explain", "--json"])
+        return json.loads(report)["explanation"]["planning_seconds"] * 1e3
+
     def bench_plan(self):
         """Plans that take longest of what is asked for often; the targets are for two cores, in milliseconds."""
         recipes = SOURCE / "recipes" / "plan"
+        large = [recipes / "llama3.1-405b_16384xh100.toml", "--as", "trainctl"]
+        for name, options, target in (("Llama 3.1 8B on 8 H100", [recipes / "llama3.1-8b_8xh100.toml"], 50),
+                                      ("Llama 3.1 405B on 16,384 H100", large, 2000),
+                                      ("Llama 3.1 405B on 2,048 H100", [*large, "--set", "cluster.nodes=256"], 5000)):
+            title = f"making a plan, {name}"
+            if self.a.against:
+                yield self.against(title, "ms", lambda programs, options=options: self.planning(options, programs), "≤")
+                continue
+            results = self.rounds(title, {"trainctl": lambda options=options: self.planning(options)})
+            yield self.row(title, "ms", results, None, ("≤", target))
         deepseek = [recipes / "qwen3-30b-a3b_32xh100.toml", "--set", "model.preset=deepseek-v3", "--set", "cluster.nodes=8"]
         for name, options, target in (
                 ("Llama 3.1 8B on 360 nodes", [recipes / "llama3.1-8b_8xh100.toml", "--set", "cluster.nodes=360",

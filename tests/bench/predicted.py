@@ -124,7 +124,10 @@ class Bench:
         self.write_recipe(dtype, name, like.workers, like.threads, data * like.micro_batch * like.accumulation)
         shutil.rmtree(self.work + "/run", ignore_errors=True)
         command = [self.trainctl, "launch", "recipe.toml", "--run-dir", "run"] + (settings_of(layout) if layout else [])
-        subprocess.run(command, cwd=self.work, env=self.environment, check=True, stdout=subprocess.DEVNULL)
+        ran = subprocess.run(command, cwd=self.work, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                             text=True, check=False)
+        if ran.returncode != 0:
+            sys.exit("%s\nended with %d" % (ran.stdout, ran.returncode))
         with open(self.work + "/run/report.json", encoding="ascii") as file:
             return json.load(file)
 
@@ -142,7 +145,7 @@ def line(job, text, predicted, measured):
     median = statistics.median(measured)
     print("%s  %-8s %-62s predicted %6.1f ms  measured %6.1f ms (%.1f to %.1f)  %+5.1f %%" % (
         PRECISION[job[0]], job[1], text, 1e3 * predicted, 1e3 * median, 1e3 * measured[0], 1e3 * measured[-1],
-        100 * (predicted / median - 1)))
+        100 * (predicted / median - 1)), flush=True)
 
 
 def compare_times(bench, types):

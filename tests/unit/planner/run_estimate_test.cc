@@ -64,6 +64,15 @@ TEST_F(RunEstimateTest, ADeadlineIsMetOrMissed) {
   EXPECT_THAT(Answer(), HasSubstr("is missed by 100 s"));
 }
 
+TEST_F(RunEstimateTest, AMarginIsThatOfRunsThatWereCompared) {
+  plan_.hardware = "h100-sxm-80gb";
+  EXPECT_EQ(Estimate().margin, 0);  // no run on several GPUs was compared
+  plan_.layout.mesh.dp_shard = 1;
+  EXPECT_THAT(Answer(), HasSubstr(" (± 4 %)"));
+  plan_.hardware = "a100-sxm-80gb";
+  EXPECT_EQ(Estimate().margin, 0);
+}
+
 TEST_F(RunEstimateTest, FailuresTakeTime) {
   EXPECT_THAT(Answer(), Not(HasSubstr("failures")));
   recipe_.plan.gpu_mtbf = absl::Hours(800);  // of 8 workers: 100 h

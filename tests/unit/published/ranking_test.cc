@@ -28,7 +28,7 @@ Ranking Rank(const std::vector<Job>& jobs) {
                  {"n_gpus", job.gpus},
                  {"dp_shard", absl::StrCat("fsdp2(", job.gpus, ")")},
                  {"global_batch_seqs", job.batch},
-                 {"notes", job.measured > 0 ? "" : "a sweep; OOM"},
+                 {"settings", job.measured > 0 ? "" : "outcome=out-of-memory"},
                  {"tokens_per_sec_per_gpu", job.measured > 0 ? absl::StrCat(tokens / job.measured) : ""}});
   }
   const auto runs = ReadPublishedRuns(text, "r.csv");

@@ -1,4 +1,3 @@
-// Rows that say in columns what others say in words.
 #include "published/row_columns.h"
 
 #include <gmock/gmock.h>
@@ -38,14 +37,6 @@ Cells With(Cells cells, const Cells& more) {
   return cells;
 }
 
-// A row of a known source, and what its page and its notes say of it put into columns.
-struct Pair {
-  const char* name;
-  Cells both;
-  Cells prose;
-  Cells columns;
-};
-
 const Cells kMixture = {{"model", "DeepSeek-V3 671B-A37B"},
                         {"layers", ""},
                         {"hidden", ""},
@@ -63,85 +54,22 @@ const Cells kMixture = {{"model", "DeepSeek-V3 671B-A37B"},
                         {"global_batch_seqs", "2048"},
                         {"precision", "mxfp8"}};
 
-std::vector<Pair> Pairs() {
-  return {
-      {"torchtitan, compiled", {}, {}, {{"framework", "torchtitan"}}},
-      {"torchtitan, eager, of April 2024",
-       {{"gpu_type", "A100-80GB"}},
-       {{"source", "pytorch/torchtitan@1:docs/performance.md"}, {"notes", ""}},
-       {{"framework", "torchtitan-eager"}, {"settings", "fused_norms=yes; node=p4de.24xlarge"}}},
-      {"torchao on its own H100, by rows",
-       {{"precision", "fp8"}},
-       {{"source", "pytorch/ao@1:x.md"}, {"gpu_type", "H100"}, {"notes", "rowwise; gw_hp"}},
-       {{"framework", "torchtitan"},
-        {"gpu_type", "h100-sxm-96gb-hbm2e"},
-        // The loss of torchtitan 0.0.2, and the casts of gw_hp.
-        {"settings",
-         "half_weight_gradients=yes; quantize_bytes=3; quantize_weight_bytes=6; logit_bytes=14; "
-         "logit_moved_bytes=36; logit_row_bytes=24"}}},
-      {"llm-foundry, PURE, under PyTorch 1.13",
-       {{"activation_recompute", "full"}},
-       {{"source", "mosaicml/llm-foundry@1:x.md"}, {"notes", "raw precision=bf16; mp mode=PURE"}},
-       {{"framework", "fsdp1"}, {"settings", "stops_recompute_early=no; exchanged_gradient_bytes=2"}}},
-      {"BLOOM",
-       {{"model", "GPT 104B"}, {"dp_shard", "zero1"}, {"precision", "bf16"}, {"gpu_type", "A100-80GB"}},
-       {{"source", "bigscience-workshop/bigscience@1:x.md"}, {"notes", "sect 3"}},
-       {{"framework", "megatron-deepspeed"},
-        {"settings", "dropout=yes; gradient_bytes=2; embedding_is_layer=no"}}},
-      {"Megatron-Bridge, a mixture, release 26.04",
-       With(kMixture, {{"activation_recompute", ""}}),
-       {{"source", "NVIDIA-NeMo/Megatron-Bridge@1:x.md"}, {"notes", "26.04 NeMo Container"}},
-       {{"framework", "megatron-bridge"},
-        {"activation_recompute", "selective:mla_up_proj"},
-        {"settings", "half_moments=yes; optimizer_bytes=8; expert_dispatch=node-aware"}}},
-      {"InternEvo on its own network",
-       {{"gpu_type", "A100-80GB"}, {"dp_shard", "zero1 (8)"}, {"activation_recompute", "none"}},
-       {{"source", "InternLM/InternEvo@1:x.md"},
-        {"notes", "4x100Gb RoCE; micro_num=4"},
-        {"global_batch_seqs", ""}},
-       {{"framework", "internevo"}, {"settings", "node=internevo-a100"}, {"global_batch_seqs", "256"}}},
-      {"torchtune, everything switched on",
-       {{"n_gpus", "1"}, {"dp_shard", "none"}, {"global_batch_seqs", "1"}, {"activation_recompute", "full"}},
-       {{"source", "pytorch/torchtune@1:README.md"}, {"notes", "cumulative; + chunked CE; nvidia-smi"}},
-       {{"framework", "torchtune"},
-        {"settings", "compiled=yes; loss_chunks=8; logit_bytes=4; memory_figure=device"}}},
-  };
-}
+// Words that say much to people.
+const Cells kWords = {{"source", "pytorch/ao@1:bigscience/torchtune.md"},
+                      {"notes", "nvidia-smi; OOM; 4x100Gb RoCE; rowwise; sect; micro_num=9; LoRA"},
+                      {"optimizer", "8bit"}};
 
-// Words that would each change a row in prose.
-const Cells kMisleading = {{"source", "pytorch/ao@1:bigscience/torchtune.md"},
-                           {"notes", "nvidia-smi; OOM; 4x100Gb RoCE; rowwise; sect; micro_num=9; LoRA"},
-                           {"optimizer", "8bit"}};
-
-// The columns price the same job, under another source and whatever stands in the notes.
-TEST(RowsInColumns, AreTheJobsThatProseDescribes) {
-  for (const Pair& pair : Pairs()) {
-    const Cells figures = With(pair.both, {{"peak_mem_gib", "40"}});
-    const PublishedRun prose = Read(With(figures, pair.prose));
-    const PublishedRun columns = Read(With(With(figures, kMisleading), pair.columns));
-    ASSERT_TRUE(prose.workload.has_value()) << pair.name << ": " << prose.reason;
-    ASSERT_TRUE(columns.workload.has_value()) << pair.name << ": " << columns.reason;
-    EXPECT_TRUE(*columns.workload == *prose.workload) << pair.name;
-    EXPECT_EQ(columns.metric, prose.metric) << pair.name;
-    EXPECT_EQ(columns.outcome, RunOutcome::kRan) << pair.name;
-    EXPECT_EQ(columns.measured_memory_gib, prose.measured_memory_gib) << pair.name;
-    EXPECT_EQ(columns.measured_step_seconds, prose.measured_step_seconds) << pair.name;
-    EXPECT_TRUE(prose.from_prose);
-    EXPECT_FALSE(columns.from_prose);
-  }
-}
-
-TEST(RowsInColumns, NothingOfTheirProseCounts) {
+TEST(RowColumns, NothingIsReadFromNotesAndSource) {
   Cells row = {{"framework", "torchtitan"}, {"global_batch_seqs", ""}, {"tokens_per_sec_per_gpu", ""}};
   const PublishedRun plain = Read(row);
-  const PublishedRun misled = Read(With(row, kMisleading));
-  ASSERT_TRUE(plain.workload.has_value() && misled.workload.has_value());
-  EXPECT_TRUE(*plain.workload == *misled.workload);
-  EXPECT_EQ(plain.metric, misled.metric);
-  EXPECT_EQ(misled.outcome, RunOutcome::kUnknown);
+  const PublishedRun with_words = Read(With(row, kWords));
+  ASSERT_TRUE(plain.workload.has_value() && with_words.workload.has_value());
+  EXPECT_TRUE(*plain.workload == *with_words.workload);
+  EXPECT_EQ(plain.metric, with_words.metric);
+  EXPECT_EQ(with_words.outcome, RunOutcome::kUnknown);
 }
 
-TEST(RowsInColumns, ASwitchOfTheFrameworkIsTheRowsAlone) {
+TEST(RowColumns, ASwitchOfTheFrameworkIsTheRowsAlone) {
   const Cells row = {{"framework", "torchtitan"}};
   const PublishedRun usual = Read(row);
   const PublishedRun scores = Read(With(row, {{"settings", "attention=scores"}}));
@@ -162,7 +90,7 @@ TEST(RowsInColumns, ASwitchOfTheFrameworkIsTheRowsAlone) {
   EXPECT_EQ((*both)[0].configuration, (*both)[1].configuration);
 }
 
-TEST(RowsInColumns, SettingsSayWhatNoOtherColumnDoes) {
+TEST(RowColumns, SettingsSayWhatNoOtherColumnDoes) {
   const Cells row = {
       {"framework", "megatron-core"}, {"dp_shard", "zero1"},         {"n_gpus", "64"}, {"pp", "4"},
       {"peak_mem_gib", "40"},         {"tokens_per_sec_per_gpu", ""}};
@@ -220,7 +148,7 @@ TEST(ModelConfig, AWholeOneIsTheModelWhateverItsName) {
   EXPECT_TRUE(file.workload->model == text.workload->model);
 }
 
-TEST(RowsInColumns, AMistakeNamesItsRowAndColumn) {
+TEST(RowColumns, AMistakeNamesItsRowAndColumn) {
   EXPECT_THAT(ErrorOf({{"framework", "torchtitn"}}),
               HasSubstr("r.csv:3: framework: 'torchtitn' is not known; nearest: torchtitan"));
   EXPECT_THAT(ErrorOf({{"settings", "compiled=yes"}}), HasSubstr("r.csv:3: settings: need a framework"));

@@ -20,6 +20,7 @@ inline std::string Header() { return CsvLine(AllColumns()); }
 inline std::string Row(const std::map<std::string, std::string>& changes = {}) {
   std::map<std::string, std::string> cells = {{"id", "row-1"},
                                               {"source", "pytorch/torchtitan@1:x.md"},
+                                              {"framework", "torchtitan"},
                                               {"model", "Llama 3 8B"},
                                               {"layers", "32"},
                                               {"hidden", "4096"},
@@ -38,7 +39,7 @@ inline std::string Row(const std::map<std::string, std::string>& changes = {}) {
                                               {"precision", "bf16"},
                                               {"activation_recompute", "full"},
                                               {"tokens_per_sec_per_gpu", "5000"},
-                                              {"notes", "compile"}};
+                                              {"notes", ""}};
   for (const auto& [column, cell] : changes) cells[column] = cell;
   std::vector<std::string> row;
   for (const std::string& column : AllColumns()) row.push_back(cells[column]);
