@@ -1261,6 +1261,9 @@ def a_run_that_is_done(c):
     memory = json.load(open(c.dir + "/run/report.json"))
     if sum(memory["measured_at_peak"].values()) != memory["measured_peak_bytes"]:
         c.fail("the measured categories do not sum to the peak: %s" % memory)
+    plan = json.loads(c.run("plan", "recipe.toml", "--json").stdout)["chosen"]
+    if abs(memory["predicted_step_seconds"] / plan["estimated_step_seconds"] - 1) > 1e-9:
+        c.fail("report.json predicts %g s, the plan %g s" % (memory["predicted_step_seconds"], plan["estimated_step_seconds"]))
     for category, predicted in memory["predicted_at_peak"].items():
         # Small tensors that the libraries keep for themselves count as activations.
         slack = 2 << 20 if category == "activations" else 0
@@ -1305,7 +1308,7 @@ def plan_in_a_table_and_in_json(c):
     plan = json.loads(c.run("plan", "recipe.toml", "--set", "parallel.zero_stage=auto", "--json").stdout)
     if not plan["schema"].startswith("trainctl.plan."):
         c.fail("the plan's schema is %s" % plan["schema"])
-    rows = [line for line in every.stdout.splitlines() if re.match(r"(\*|\s)\s+(DDP|ZeRO-\d)\s", line)]
+    rows = [line for line in every.stdout.splitlines() if re.match(r"(\*|\s)\s+(DDP|ZeRO-\d|-)\s", line)]
     if len(rows) != len(plan["candidates"]):
         c.fail("--all shows %d of %d candidates" % (len(rows), len(plan["candidates"])))
     # The same numbers wherever they are shown.
@@ -1321,6 +1324,11 @@ def plan_in_a_table_and_in_json(c):
     for other in (plan["chosen"], sweep["points"][0]["chosen"]):
         if other["estimated_step_seconds"] != chosen["estimated_step_seconds"]:
             c.fail("%s is not the plan's %s" % (other, chosen["estimated_step_seconds"]))
+    c.expect(c.run("plan", "recipe.toml", "--set", "parallel.zero_stage=auto", "--html", "plan.html"), 0)
+    with open(c.dir + "/plan.html") as page:
+        seconds = [float(text) for text in re.findall(r'"step_s":([0-9.e+-]+)', page.read())]
+    if not any(abs(shown / chosen["estimated_step_seconds"] - 1) < 1e-9 for shown in seconds):
+        c.fail("--html shows %s, not the plan's %s" % (seconds, chosen["estimated_step_seconds"]))
 
 
 @case
@@ -1343,8 +1351,8 @@ def plan_tells_what_is_waited_for(c):
 def score_of_measured_runs(c):
     columns = ("id,source,model,n_params_b,layers,hidden,ffn,heads,kv_heads,vocab,seq_len,gpu_type,n_gpus,tp,pp,vpp,cp,ep,"
                "dp_replicate,dp_shard,micro_batch,global_batch_seqs,precision,activation_recompute,optimizer,peak_mem_gib,"
-               "tokens_per_sec_per_gpu,notes")
-    row = "a,me/runs@1,Llama 3 8B,8.03,32,4096,14336,32,8,128256,8192,H100,8,1,1,,,,1,fsdp2(8),1,8,bf16,full,,30,5000,torchtitan"
+               "tokens_per_sec_per_gpu,notes,framework")
+    row = "a,me/runs@1,Llama 3 8B,8.03,32,4096,14336,32,8,128256,8192,H100,8,1,1,,,,1,fsdp2(8),1,8,bf16,full,,30,5000,,torchtitan"
     c.write(columns + "\n" + row + "\n", "runs.csv")
     c.expect(c.run("score", "runs.csv", "--out", "scored.csv"), 0, "me/runs", "all")
     with open(c.dir + "/scored.csv") as scored:
@@ -1377,22 +1385,13 @@ def score_of_runs_in_columns(c):
             '"num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256}', "models/mine.json")
     c.write("\n".join([columns, row % ("torchtitan", "mine.json", "loss_chunks=4; memory_figure=allocated"),
                        (row % ("", "", "")).replace("a,", "b,", 1)]) + "\n", "models/runs.csv")
-    c.expect(c.run("score", "models/runs.csv", "--out", "scored.csv", "--describe", "columns.csv"), 0,
-             "1 of 2 rows are described in prose")
+    # Nothing is read from source and notes.
+    c.expect(c.run("score", "models/runs.csv", "--out", "scored.csv"), 0, "all rows that can be priced: 1")
     with open(c.dir + "/scored.csv") as scored:
-        marks = [line.rsplit(",", 1)[1] for line in scored.read().splitlines()]
-    if marks != ["described_in", "columns", "prose"]:
-        c.fail("the rows are marked %s" % marks)
-    prose = json.loads(c.run("score", "models/runs.csv", "--json").stdout)["described_in_prose"]
-    if prose != {"rows": 1, "of": 2, "ids": ["b"]}:
-        c.fail("the report says %s of prose" % prose)
-    # The description has moved away from the file that its first row names.
-    os.rename(c.dir + "/columns.csv", c.dir + "/models/columns.csv")
-    described = c.run("score", "models/columns.csv")
-    c.expect(described, 0, "2")
-    if "prose" in described.stdout:
-        c.fail("a row is still described in prose: %s" % described.stdout)
-    c.expect(c.run("calibrate", "models/runs.csv"), 0, "1 of 2 configurations are described in prose")
+        lines = scored.read().splitlines()
+    if ",scored," not in lines[1] or not lines[2].startswith("b,me/runs@1,skipped,framework is not stated,"):
+        c.fail("scored.csv holds %s" % lines)
+    c.expect(c.run("calibrate", "models/runs.csv"), 0, "step time")
     c.write("\n".join([columns, row % ("torchtitn", "none.json", "attention=flash9;loss_chunk=1")]) + "\n", "wrong.csv")
     c.expect(c.run("score", "wrong.csv"), 6, "wrong.csv:2: framework: 'torchtitn' is not known; nearest: torchtitan",
              "wrong.csv:2: model_config: none.json: no such file",
@@ -1406,8 +1405,8 @@ def score_of_runs_in_columns(c):
 def calibrated_to_the_runs_of_a_machine(c):
     columns = ("id,source,model,n_params_b,layers,hidden,ffn,heads,kv_heads,vocab,seq_len,gpu_type,n_gpus,tp,pp,vpp,cp,ep,"
                "dp_replicate,dp_shard,micro_batch,global_batch_seqs,precision,activation_recompute,optimizer,peak_mem_gib,"
-               "tokens_per_sec_per_gpu,notes")
-    row = "%d,me/runs@1,Llama 3 8B,8.03,32,4096,14336,32,8,128256,%d,H100,8,1,1,,,,1,fsdp2(8),1,8,bf16,full,,,%d,torchtitan"
+               "tokens_per_sec_per_gpu,notes,framework")
+    row = "%d,me/runs@1,Llama 3 8B,8.03,32,4096,14336,32,8,128256,%d,H100,8,1,1,,,,1,fsdp2(8),1,8,bf16,full,,,%d,,torchtitan"
     # A machine on which everything takes some twice as long as it should.
     c.write("\n".join([columns] + [row % (i, 1024 * i, 4000) for i in range(4, 16)]) + "\n", "slow.csv")
     c.expect(c.run("calibrate", "slow.csv", "--out", "slow.json"), 0, "h100-sxm-80gb", "matmul_rate", "before", "written to slow.json")
