@@ -1,5 +1,6 @@
 // trainctl: the command line. Links no LibTorch; answers in milliseconds.
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,10 +9,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <new>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/completion.h"
@@ -19,6 +24,8 @@
 #include "apps/trainctl/option_checks.h"
 #include "base/json.h"
 #include "base/standard_fds.h"
+#include "base/status.h"
+#include "base/units.h"
 #include "launcher/init_process.h"
 #include "launcher/printable_text.h"
 
@@ -75,6 +82,40 @@ bool LacksVerb(const CLI::App& app) {
   return parsed.empty() ? app.get_require_subcommand_min() > 0 : LacksVerb(*parsed.front());
 }
 
+// The limits of this process that are set, as the shell's ulimit calls them: "ulimit -v: 488.28 MiB".
+std::string LimitsText() {
+  struct Limit {
+    int resource;
+    const char* option;
+    bool is_bytes;
+  };
+  std::vector<std::string> limits;
+  for (const Limit& limit : {Limit{RLIMIT_AS, "-v", true}, Limit{RLIMIT_DATA, "-d", true},
+                             Limit{RLIMIT_NPROC, "-u", false}, Limit{RLIMIT_NOFILE, "-n", false}}) {
+    rlimit value;
+    if (::getrlimit(static_cast<__rlimit_resource>(limit.resource), &value) != 0) continue;
+    if (value.rlim_cur == RLIM_INFINITY) continue;
+    const auto number = static_cast<int64_t>(value.rlim_cur);
+    limits.push_back(absl::StrCat("ulimit ", limit.option, ": ",
+                                  limit.is_bytes ? FormatBytes(number) : absl::StrCat(number)));
+  }
+  return limits.empty() ? "no limit is set here; see the control group" : absl::StrJoin(limits, ", ");
+}
+
+// What the libraries throw if the system refuses memory or a thread is an error like any other.
+absl::StatusOr<ExitCode> RunAction(const Action& action, const Output& output) {
+  try {
+    return action(output);
+  } catch (const std::bad_alloc&) {
+    return EnvironmentError(absl::StrCat("the system gives trainctl no more memory (", LimitsText(), ")"));
+  } catch (const std::system_error& error) {
+    return EnvironmentError(
+        absl::StrCat("the system refuses trainctl a resource: ", error.what(), " (", LimitsText(), ")"));
+  } catch (const std::exception& error) {
+    return InternalError(absl::StrCat("an exception that nothing caught: ", error.what()));
+  }
+}
+
 int RunVerb(int argc, char** argv) {
   CLI::App app("Plan, launch and resume the training of large language models.", "trainctl");
   app.require_subcommand(1);
@@ -103,7 +144,7 @@ int RunVerb(int argc, char** argv) {
   output.json = JsonRequested(app);
   output.stdout_color = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
   output.stderr_terminal = isatty(STDERR_FILENO) != 0;
-  const absl::StatusOr<ExitCode> result = action(output);
+  const absl::StatusOr<ExitCode> result = RunAction(action, output);
   if (result.ok()) return static_cast<int>(*result);
   const ExitCode code = ExitCodeFor(result.status());
   PrintError(result.status(), code, output.json);

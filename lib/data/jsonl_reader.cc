@@ -1,27 +1,17 @@
 #include "data/jsonl_reader.h"
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/strip.h"
-#include "base/json.h"
+#include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "data/jsonl_line.h"
 
 namespace trainctl::data {
 namespace {
 
 constexpr size_t kMaxLineBytes = size_t{1} << 30;
-
-absl::StatusOr<Json> ParseLine(absl::string_view line, const std::string& where) {
-  absl::StatusOr<Json> parsed = ParseJson(line, "line");
-  if (!parsed.ok()) {  // the parser counts within the line: "line:1:COLUMN: ..."
-    absl::string_view message = parsed.status().message();
-    if (!absl::ConsumePrefix(&message, "line:1")) absl::ConsumePrefix(&message, "line");
-    return BadDataError(absl::StrCat(where, message));
-  }
-  if (!parsed->is_object()) return BadDataError(absl::StrCat(where, ": each line must be a JSON object"));
-  return parsed;
-}
 
 }  // namespace
 
@@ -68,12 +58,10 @@ absl::StatusOr<bool> JsonlReader::Next(Document& document) {
     if (!absl::StripAsciiWhitespace(line).empty()) break;
   }
   const std::string where = absl::StrCat(file().path(), ":", line_number_);
-  TRAINCTL_ASSIGN_OR_RETURN(const Json object, ParseLine(line, where));
   document.prompt.clear();
-  if (!fields_.prompt.empty()) {
-    TRAINCTL_ASSIGN_OR_RETURN(document.prompt, JsonString(object, fields_.prompt, where));
-  }
-  TRAINCTL_ASSIGN_OR_RETURN(document.text, JsonString(object, fields_.text, where));
+  std::vector<WantedField> wanted = {{fields_.text, &document.text}};
+  if (!fields_.prompt.empty()) wanted.insert(wanted.begin(), {fields_.prompt, &document.prompt});
+  TRAINCTL_RETURN_IF_ERROR(ReadStringFields(line, where, wanted));
   return true;
 }
 

@@ -28,7 +28,8 @@ class JsonlReader {
     std::string text;
   };
   // False at the end. Lines of white space are passed over; any other line that is not an object with the
-  // fields as strings is BadDataError "path:line: ...". A line may have at most 1 GiB.
+  // fields as strings is BadDataError "path:line: ...". Other fields do not matter (jsonl_line.h). A line may
+  // have at most 1 GiB.
   absl::StatusOr<bool> Next(Document& document);
 
   // As it is on disk.

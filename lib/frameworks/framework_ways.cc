@@ -76,8 +76,8 @@ std::string TensorObstacle(absl::string_view framework, const model::ModelSpec& 
                         " requires");
   };
   if (!ways->copies_kv_heads && !model.latent.has_value() && model.kv_heads % tp != 0)
-    return text(model.kv_heads, "heads of keys and values");
-  if (!ways->pads_vocab && model.vocab % tp != 0) return text(model.vocab, "words of the vocabulary");
+    return text(model.kv_heads, "key-value heads");
+  if (!ways->pads_vocab && model.vocab % tp != 0) return text(model.vocab, "vocabulary entries");
   return "";
 }
 

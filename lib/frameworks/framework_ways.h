@@ -29,7 +29,7 @@ struct FrameworkWays {
 // Null: nothing is known to be missing, as of our own trainer, whose schedules are all built and checked.
 const FrameworkWays* FindWays(absl::string_view framework);
 
-// Why the framework cannot cut `model` over `tp` ranks: "tp 4 does not divide the 2 heads of keys and values,
+// Why the framework cannot cut `model` over `tp` ranks: "tp 4 does not divide the 2 key-value heads,
 // which torchtitan requires"; empty if it can.
 std::string TensorObstacle(absl::string_view framework, const model::ModelSpec& model, int64_t tp);
 

@@ -9,6 +9,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -85,6 +86,20 @@ std::vector<std::string> SrunCommand(const std::vector<std::string>& options,
   return command;
 }
 
+std::vector<std::string> SrunEnvironment(std::vector<std::string> environment) {
+  const auto is_of_tasks = [](absl::string_view variable) {
+    const absl::string_view name = variable.substr(0, variable.find('='));
+    if (!absl::StartsWith(name, "SLURM_")) return false;
+    constexpr absl::string_view kNames[] = {"SLURM_CPU_BIND",       "SLURM_GPU_BIND", "SLURM_MEM_BIND",
+                                            "SLURM_DISTRIBUTION",   "SLURM_HINT",     "SLURM_NTASKS_PER_GPU",
+                                            "SLURM_NTASKS_PER_TRES"};
+    return absl::EndsWith(name, "_PER_TASK") || absl::EndsWith(name, "_PER_SOCKET") ||
+           absl::EndsWith(name, "_PER_CORE") || absl::c_linear_search(kNames, name);
+  };
+  std::erase_if(environment, is_of_tasks);
+  return environment;
+}
+
 AgentStarter::~AgentStarter() {
   for (Running& command : commands_) Close(command);
 }
@@ -120,7 +135,7 @@ absl::Status AgentStarter::Start(const std::vector<std::string>& nodes,
     return ErrnoError("create", "a pipe", error);
   }
   ::fcntl(output[0], F_SETFL, O_NONBLOCK);
-  spawn.env = CurrentEnvironment();
+  spawn.env = command[0] == "srun" ? SrunEnvironment(CurrentEnvironment()) : CurrentEnvironment();
   spawn.new_session = true;
   spawn.die_with_parent = true;
   spawn.stdin_fd = input[0];

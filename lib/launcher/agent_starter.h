@@ -32,6 +32,10 @@ std::vector<std::string> SrunCommand(const std::vector<std::string>& options,
                                      const std::vector<std::string>& nodes, const std::string& program,
                                      const std::string& invitations_path);
 
+// The environment without what srun would take as options that divide a node among tasks: a batch script with
+// --gpus-per-task would leave the agent, which is one task per node, some of the node's devices.
+std::vector<std::string> SrunEnvironment(std::vector<std::string> environment);
+
 class AgentStarter {
  public:
   struct News {

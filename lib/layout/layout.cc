@@ -12,7 +12,6 @@ namespace trainctl::layout {
 namespace {
 
 constexpr int64_t kMostTries = 4096;  // of values next to one that does not work
-constexpr char kBatchField[] = "train.batch_sequences";
 constexpr absl::string_view kRecomputeNames[] = {"none", "selective", "attention", "full"};
 
 std::string Text(const std::optional<int64_t>& degree) {
@@ -236,7 +235,7 @@ class Finder {
 
   void CheckBatch() {
     if (r_.batch_sequences < 1 || r_.batch_sequences % workers_ != 0) {
-      Add({kBatchField, "cluster.devices_per_node"},
+      Add({"train.batch_sequences", "cluster.devices_per_node"},
           absl::StrCat(Batch(), " is not a multiple of the ", Who(), " (", Factors(), ")",
                        Advice("", NearestBatches()), CutThatHelps()));
       return;
@@ -492,11 +491,13 @@ std::string Layout::ToString() const {
 
 std::vector<Violation> FindViolations(const Request& request) {
   std::vector<Violation> found = Finder(request).Run();
-  const bool is_of_batch = found.size() == 1 && found[0].fields.front() == kBatchField;
-  if (is_of_batch && request.spec != nullptr && request.batch_sequences >= 1 &&
-      request.batch_sequences < request.data_workers() && !PossibleCuts(request).empty()) {
-    return {};
-  }
+  if (found.empty() || request.spec == nullptr || request.batch_sequences < 1) return found;
+  if (request.pp.value_or(1) < 1 || request.tp.value_or(1) < 1) return found;
+  const bool may_be_cut = !request.pp.has_value() || !request.tp.has_value();
+  const bool lacks_sequences = request.batch_sequences < request.data_workers();
+  const bool lacks_degrees = request.dp_replicate.has_value() && request.dp_shard.has_value() &&
+                             *request.dp_replicate * *request.dp_shard < request.data_workers();
+  if (may_be_cut && (lacks_sequences || lacks_degrees) && !PossibleCuts(request).empty()) return {};
   return found;
 }
 

@@ -107,8 +107,9 @@ struct Violation {
 };
 
 // Every constraint that the request violates, whatever else is wrong. Empty if some layout satisfies it. Free
-// degrees of pp and tp count as 1, unless a step has fewer sequences than workers: then a cut of the model
-// that gives each worker a part satisfies the request as well.
+// degrees of pp and tp count as 1, unless a step has fewer sequences than workers, or both degrees of data
+// parallelism are stated and too small: then a cut of the model that gives each worker a part satisfies the
+// request as well.
 std::vector<Violation> FindViolations(const Request& request);
 
 // The request with each pair of pp and tp that it leaves open, if it has no violations then: tp within a

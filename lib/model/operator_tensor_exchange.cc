@@ -43,7 +43,7 @@ void Complete(Segment& segment, Operator& op, const std::string& name) {
 }
 
 // Between the products of a layer the ranks of a CPU wait for one another and for the threads of Gloo: an
-// exchange takes 1 to 2 ms beside its bytes, where one that is hidden behind compute costs 0.1 ms (measured
+// exchange takes 1 to 2 ms on top of its bytes, but only 0.1 ms if it is hidden behind compute (measured
 // with 64 to 96 exchanges a step on two cores, docs/reference/benchmarks.md, own step times).
 constexpr double kCollectivesOfCpuExchange = 15;
 

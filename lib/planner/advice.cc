@@ -5,6 +5,7 @@
 #include <functional>
 #include <future>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,10 +25,14 @@ namespace {
 using layout::Recompute;
 using layout::Request;
 
-// Of the plan's memory: a change that saves less is not worth a line.
+// Largest peak memory, relative to the plan's, for which a change is listed as a saving.
 constexpr double kWorthSaving = 0.95;
-// And for what it saves it may not cost more of the speed.
+// Lowest speed, relative to the plan's, for which such a change is listed.
 constexpr double kWorthItsTime = 0.75;
+
+// Each change takes a search about as long as the plan's. Of layers of whole steps that the plan's has built:
+// with more of them the searches would take minutes.
+constexpr int64_t kMostLayersBuilt = 200'000;
 
 // A changed problem, and how to write the change. An empty setting is found by comparing with what was asked.
 struct Trial {
@@ -47,9 +52,10 @@ std::vector<Trial> FreedSettings(const Problem& asked) {
     trials.push_back(std::move(trial));
   };
   add(request.tp.has_value(), [](Request& r) { r.tp.reset(), r.sequence_parallel.reset(); });
-  add(request.pp.has_value() && request.passes.empty(), [](Request& r) {
+  // A list of recomputed layers is of the stages that the recipe states.
+  const bool is_by_stage = request.recomputed_layers.has_value() && request.recomputed_layers->size() > 1;
+  add(request.pp.has_value() && request.passes.empty() && !is_by_stage, [](Request& r) {
     r.pp.reset(), r.pipeline_order.reset(), r.virtual_stages.reset(), r.stage_layers.reset();
-    if (r.recomputed_layers.has_value() && r.recomputed_layers->size() > 1) r.recomputed_layers.reset();
   });
   add(request.pipeline_order.has_value(),
       [](Request& r) { r.pipeline_order.reset(), r.virtual_stages.reset(), r.stage_layers.reset(); });
@@ -88,16 +94,42 @@ std::optional<Change> Try(const Trial& trial, const Request& asked, double step_
   const Found found = Search(trial.problem, Wanted::kChoice);
   if (found.chosen < 0) return std::nullopt;
   const plan::Candidate& best = found.candidates[static_cast<size_t>(found.chosen)];
-  std::string setting =
-      trial.setting.empty() ? SettingsOf(asked, trial.problem.request, best.layout) : trial.setting;
-  if (setting.empty()) return std::nullopt;
-  return Change{std::move(setting), step_seconds / best.step_seconds, best.memory.peak_bytes, best.layout};
+  if (trial.setting.empty()) {
+    // With the settings written down less is free than in the trial, and that decides.
+    Rewritten rewritten = Rewrite(asked, trial.problem.request, best.layout);
+    if (rewritten.settings.empty()) return std::nullopt;
+    Trial written{.problem = trial.problem, .setting = std::move(rewritten.settings)};
+    written.problem.request = std::move(rewritten.request);
+    return Try(written, asked, step_seconds);
+  }
+  return Change{trial.setting, step_seconds / best.step_seconds, best.memory.peak_bytes, best.layout};
+}
+
+// As many at once as there are cores.
+std::vector<std::optional<Change>> TryAll(const std::vector<Trial>& trials, const Request& asked,
+                                          double step_seconds) {
+  const size_t at_once = std::max<size_t>(1, std::thread::hardware_concurrency());
+  // Where the system gives no more threads, one after the other.
+  constexpr auto kPolicy = std::launch::async | std::launch::deferred;
+  std::vector<std::optional<Change>> changes;
+  for (size_t first = 0; first < trials.size(); first += at_once) {
+    std::vector<std::future<std::optional<Change>>> tried;
+    for (size_t i = first; i < std::min(trials.size(), first + at_once); ++i)
+      tried.push_back(std::async(kPolicy, Try, std::cref(trials[i]), std::cref(asked), step_seconds));
+    for (std::future<std::optional<Change>>& future : tried) changes.push_back(future.get());
+  }
+  return changes;
 }
 
 }  // namespace
 
+bool TriesChanges(const recipe::Recipe& recipe, const plan::Plan& plan) {
+  return (plan.search.whole + plan.search.tried) * recipe.model.spec.layers <= kMostLayersBuilt;
+}
+
 std::vector<Change> FindChanges(const recipe::Recipe& recipe, const cluster::Host& host,
                                 const simulate::MachineProfile* measured, const plan::Plan& plan) {
+  if (!TriesChanges(recipe, plan)) return {};
   const plan::Candidate& chosen = plan::Chosen(plan);
   const Problem asked = ProblemOf(recipe, plan);
   std::vector<Trial> trials = FreedSettings(asked);
@@ -111,21 +143,17 @@ std::vector<Change> FindChanges(const recipe::Recipe& recipe, const cluster::Hos
                         /*on_more_nodes=*/true});
     }
   }
-  std::vector<std::future<std::optional<Change>>> tried;
-  for (const Trial& trial : trials) {
-    tried.push_back(
-        std::async(std::launch::async, Try, std::cref(trial), std::cref(asked.request), chosen.step_seconds));
-  }
+  const std::vector<std::optional<Change>> tried = TryAll(trials, asked.request, chosen.step_seconds);
   std::vector<Change> faster, on_more_nodes, smaller;
   for (size_t i = 0; i < trials.size(); ++i) {
-    std::optional<Change> change = tried[i].get();
+    const std::optional<Change>& change = tried[i];
     if (!change.has_value()) continue;
     const double memory =
         static_cast<double>(change->peak_bytes) / static_cast<double>(chosen.memory.peak_bytes);
     if (change->speed > kSameTime) {
-      (trials[i].on_more_nodes ? on_more_nodes : faster).push_back(*std::move(change));
+      (trials[i].on_more_nodes ? on_more_nodes : faster).push_back(*change);
     } else if (!trials[i].on_more_nodes && memory <= kWorthSaving && change->speed >= kWorthItsTime) {
-      smaller.push_back(*std::move(change));
+      smaller.push_back(*change);
     }
   }
   const auto is_faster = [](const Change& a, const Change& b) { return a.speed > b.speed; };

@@ -22,9 +22,13 @@ struct Change {
 
 inline constexpr int kMaxChanges = 3;
 
-// The best changes of one setting each: first what is faster on the same workers, then more nodes, then what
-// needs less memory for little time. The rest of the layout is as planned or, if the changed setting frees
-// it, as the search chooses it. `measured` as for MakePlan; `plan` is the plan of the recipe.
+// False for models so deep and plans so hard to find that the searches would take minutes.
+bool TriesChanges(const recipe::Recipe& recipe, const plan::Plan& plan);
+
+// The best single-setting changes: first those faster on the same workers, then more nodes, then those
+// that save memory for little time. The rest of the layout is as planned or, if the changed setting frees
+// it, as the search chooses it. `measured` as for MakePlan; `plan` is the plan of the recipe. Empty if
+// changes are not tried.
 std::vector<Change> FindChanges(const recipe::Recipe& recipe, const cluster::Host& host,
                                 const simulate::MachineProfile* measured, const plan::Plan& plan);
 

@@ -15,13 +15,13 @@ namespace trainctl::planner {
 // Plans whose estimates differ by less than this factor count as equally fast.
 inline constexpr double kSameTime = 1.01;
 
-// Of the memory limit: a plan that needs more has little room for what no plan counts, such as fragmentation.
+// Share of the memory limit above which little room is left for uncounted memory, such as fragmentation.
 inline constexpr double kRoomyShare = 0.9;
 inline bool IsTight(int64_t peak_bytes, int64_t limit_bytes) {
   return static_cast<double>(peak_bytes) > kRoomyShare * static_cast<double>(limit_bytes);
 }
 
-// What decides between layouts that are equally fast; the lower key wins. In this order: a tenth of the
+// Breaks ties between equally fast layouts; the lowest key wins. It compares, in this order: a tenth of the
 // memory free, few axes of parallelism, a model cut in few parts, 1F1B before other pipeline orders, a low
 // ZeRO stage, little recomputation.
 using LayoutKey = std::tuple<bool, int, int64_t, std::pair<int, int64_t>, int, layout::Recompute>;

@@ -24,7 +24,7 @@ class LeastNumber {
   bool Fits() const { return high_ <= most_; }
   // No lower number fits.
   int64_t least() const { return std::min(low_ + 1, most_); }
-  // The next number to try; once it is known, that.
+  // The next number to try, or the final one once it is known.
   int64_t Next() const;
   void Tell(bool fits);
 
@@ -37,7 +37,7 @@ class LeastNumber {
 
 class LeastLayers {
  public:
-  // `least`: no fewer recomputed layers of a stage fit. `halves`: by halving, not one by one.
+  // `least` is a lower bound for each stage. If `halves`, the search bisects; else it counts up by one.
   LeastLayers(std::vector<std::vector<int>> stages_of_class, std::vector<int64_t> stage_layers,
               const std::vector<int64_t>& least, bool halves);
 

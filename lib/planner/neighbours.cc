@@ -26,6 +26,12 @@ const Candidate* Smallest(const std::vector<Candidate>& candidates) {
 void FreeLayout(Problem& problem) {
   problem.request.dp_replicate.reset(), problem.request.dp_shard.reset(), problem.request.zero_stage.reset();
 }
+void FreeCut(Problem& problem) {
+  layout::Request& request = problem.request;
+  if (!request.passes.empty()) return;  // they are of so many ranks
+  request.pp.reset(), request.tp.reset(), request.sequence_parallel.reset();
+  request.pipeline_order.reset(), request.virtual_stages.reset(), request.stage_layers.reset();
+}
 void FreeRecompute(Problem& problem) {
   problem.request.recompute.reset(), problem.request.recomputed_layers.reset();
 }
@@ -45,7 +51,7 @@ std::string WithWeightsInBf16Alone(const Problem& asked, const SearchPasses& pas
   const Found found = Search(problem, Wanted::kChoice, passes);
   if (found.chosen < 0) return "";
   const Candidate& candidate = found.candidates[static_cast<size_t>(found.chosen)];
-  const std::string settings = SettingsOf(asked.request, problem.request, candidate.layout);
+  const std::string settings = Rewrite(asked.request, problem.request, candidate.layout).settings;
   return absl::StrCat(
       "; or, in a new run with weights in bf16 alone (", FormatBytes(candidate.memory.peak_bytes),
       "): train.precision = \"bf16\", train.master_dtype = \"bf16\"", settings.empty() ? "" : ", ", settings);
@@ -56,33 +62,30 @@ std::string WithWeightsInBf16Alone(const Problem& asked, const SearchPasses& pas
 std::string NearestThatFits(const Problem& asked, const SearchPasses& passes) {
   // From the smallest change to the largest; each keeps what the ones before it freed.
   struct Relaxation {
-    bool micro_batch, recompute, layout;
+    bool micro_batch, recompute, layout, cut;
   };
-  for (const Relaxation& free :
-       {Relaxation{true, false, false}, Relaxation{false, true, false}, Relaxation{true, true, false},
-        Relaxation{false, false, true}, Relaxation{true, true, true}}) {
+  for (const Relaxation& free : {Relaxation{true, false, false, false}, Relaxation{false, true, false, false},
+                                 Relaxation{true, true, false, false}, Relaxation{false, false, true, false},
+                                 Relaxation{true, true, true, false}, Relaxation{true, true, true, true}}) {
     Problem problem = asked;
     if (free.micro_batch) problem.request.micro_batch.reset();
     if (free.recompute) FreeRecompute(problem);
     if (free.layout) FreeLayout(problem);
+    if (free.cut) FreeCut(problem);
     const Found found = Search(problem, Wanted::kChoice, passes);
     if (found.chosen < 0) continue;
     const Candidate& candidate = found.candidates[static_cast<size_t>(found.chosen)];
     return absl::StrCat("this fits (", FormatBytes(candidate.memory.peak_bytes),
-                        "): ", SettingsOf(asked.request, problem.request, candidate.layout));
+                        "): ", Rewrite(asked.request, problem.request, candidate.layout).settings);
   }
   const std::string alone = WithWeightsInBf16Alone(asked, passes);
-  // Nothing on these workers: more of them, everything sharded.
+  // Nothing on these workers: more of them.
   Problem problem = asked;
-  problem.request.dp_replicate.reset(), problem.request.dp_shard.reset();
-  problem.request.zero_stage = 3;
-  problem.request.micro_batch = 1;
-  problem.request.recompute = Recompute::kFull;
-  problem.request.pp = asked.request.pp.value_or(1);
-  problem.request.tp = asked.request.tp.value_or(1);
+  FreeLayout(problem);
+  FreeRecompute(problem);
+  FreeCut(problem);
+  problem.request.micro_batch.reset();
   const int64_t asked_workers = asked.request.num_workers();
-  const int64_t model_workers = *problem.request.pp * *problem.request.tp;
-  const int64_t per_worker_batch = asked.request.batch_sequences / asked.request.data_workers();
   for (int factor = 2; factor <= 1024 && asked_workers <= (1 << 14) / factor; factor *= 2) {
     const int64_t workers = asked_workers * factor;
     // One machine takes as many workers as are started, a node of devices those that it has; where there are
@@ -90,40 +93,44 @@ std::string NearestThatFits(const Problem& asked, const SearchPasses& passes) {
     const bool on_nodes = asked.setting.on_device || asked.request.nodes > 1;
     problem.request.nodes = asked.request.nodes * (on_nodes ? factor : 1);
     problem.request.devices_per_node = asked.request.devices_per_node * (on_nodes ? 1 : factor);
-    problem.request.dp_shard = workers / model_workers;
-    problem.request.batch_sequences =
-        std::max<int64_t>(per_worker_batch / factor, 1) * (workers / model_workers);
     if (asked.limit_is_shared && !on_nodes) {
       problem.memory_limit_bytes =
           (asked.memory_limit_bytes + kWorkerOverheadBytes) / factor - kWorkerOverheadBytes;
     }
+    problem.request.batch_sequences = asked.request.batch_sequences;
+    if (!layout::FindViolations(problem.request).empty()) problem.request.batch_sequences = workers;
     if (!layout::FindViolations(problem.request).empty()) continue;
     const Found found = Search(problem, Wanted::kChoice, passes);
     if (found.chosen < 0) continue;
+    const Candidate& candidate = found.candidates[static_cast<size_t>(found.chosen)];
+    const std::string settings = Rewrite(asked.request, problem.request, candidate.layout).settings;
     return absl::StrCat(
-        "this fits (", FormatBytes(found.candidates[static_cast<size_t>(found.chosen)].memory.peak_bytes),
-        "), on ", workers, " workers: ",
+        "this fits (", FormatBytes(candidate.memory.peak_bytes), "), on ", workers, " workers: ",
         on_nodes ? absl::StrCat("cluster.nodes = ", problem.request.nodes)
                  : absl::StrCat("cluster.devices_per_node = ", problem.request.devices_per_node),
-        ", parallel.zero_stage = 3, parallel.recompute = \"full\", train.micro_batch = 1",
+        settings.empty() ? "" : ", ", settings,
         problem.request.batch_sequences == asked.request.batch_sequences
             ? ""
             : absl::StrCat(", train.batch_sequences = ", problem.request.batch_sequences),
-        asked.request.dp_replicate.has_value() || asked.request.dp_shard.has_value()
-            ? ", parallel.dp_replicate = \"auto\", parallel.dp_shard = \"auto\""
-            : "",
         alone);
   }
+  // Every layout without a cut is simulated: bounds do not say which is the smallest.
   problem = asked;
   FreeLayout(problem);
+  problem.request.pp = asked.request.pp.value_or(1);
+  problem.request.tp = asked.request.tp.value_or(1);
   problem.request.micro_batch = 1;
   FreeRecompute(problem);
-  const Found found = Search(problem, Wanted::kFamilies, passes);
-  const Candidate* smallest = Smallest(found.candidates);
-  if (smallest == nullptr) return "no layout is possible";
-  return absl::StrCat("no layout fits even on more workers; the least", " is ",
-                      FormatBytes(smallest->memory.peak_bytes), " with ", smallest->layout.ToString(),
-                      ": raise cluster.memory_limit, or lower data.seq_len or the model's size", alone);
+  SearchPasses exact = passes;
+  exact.prune_memory = exact.prune_time = false;
+  const Found found = Search(problem, Wanted::kFamilies, exact);
+  const Candidate* const smallest = Smallest(found.candidates);
+  const std::string remedy = ": raise cluster.memory_limit, or lower data.seq_len or the model's size";
+  if (smallest == nullptr) return absl::StrCat("no layout fits even on more workers", remedy, alone);
+  const bool is_cut_free = !asked.request.pp.has_value() || !asked.request.tp.has_value();
+  return absl::StrCat("no layout fits even on more workers; the least", is_cut_free ? " without a cut" : "",
+                      " is ", FormatBytes(smallest->memory.peak_bytes), " with ", smallest->layout.ToString(),
+                      remedy, alone);
 }
 
 }  // namespace trainctl::planner

@@ -13,7 +13,7 @@ struct RunEstimate {
   double step_seconds = 0;
   double tokens_per_second = 0;  // of all workers
   double mfu = 0;                // 0: the peak is unknown (plan/utilization.h)
-  // Share by which measured steps differed from such estimates at most (docs/reference/benchmarks.md); 0 if
+  // Largest relative error of such estimates against measured steps (docs/reference/benchmarks.md); 0 if
   // no run was compared.
   double margin = 0;
   // Share of the run's time in which it trains; failures, restarts and saves take the rest. 1 if the

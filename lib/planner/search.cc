@@ -105,7 +105,7 @@ class Searcher {
     PriceProposals();
     PriceRoomyOnes();
     if (wanted_ == Wanted::kFamilies) PriceSmallest();
-    found_.chosen = Choose(problem_.memory_limit_bytes, found_.counts.strategies == 1, found_.candidates);
+    found_.chosen = Choose(problem_.memory_limit_bytes, proposals_.size() == 1, found_.candidates);
     return std::move(found_);
   }
 
@@ -238,7 +238,7 @@ class Searcher {
     layers.Tell(ClassesThatFit(strategy, layout, limit_bytes));
   }
 
-  // With the fewest recomputed layers, which are known; with all of them if nothing fits. nullopt: as Price,
+  // Prices with the fewest recomputed layers that fit, or with all if nothing fits. nullopt as for Price,
   // and if no layer needs to be recomputed.
   std::optional<Candidate> PriceLayers(const Strategy& strategy, Layout layout, const LeastLayers& layers) {
     if (!layers.AllFit()) return Price(strategy, layout);
@@ -249,8 +249,8 @@ class Searcher {
     return Price(strategy, layout);
   }
 
-  // Whether the order of a pipeline is one for this number of micro-batches; a larger micro-batch may make a
-  // number that it takes.
+  // Whether the order of the pipeline supports this number of micro-batches. If not, a larger micro-batch may
+  // give a number that it supports.
   static bool IsPossible(const Layout& layout) {
     return layout.mesh.pp == 1 || schedule::CheckPipelineLayout(layout).ok();
   }
@@ -351,7 +351,7 @@ class Searcher {
 
   // ---- simulate what may be chosen
 
-  // From the proposal that might be the fastest on.
+  // Simulates proposals in ascending order of their bounds; prunes those that are no longer wanted.
   void PriceProposals() {
     while (!waiting_.empty()) {
       const auto [least_seconds, least_bytes, index] = *waiting_.begin();
@@ -456,7 +456,7 @@ class Searcher {
     }
   }
 
-  // Of the families of which nothing fits, the layout with the least memory by its bound: its numbers say
+  // Prices the layout with the lowest memory bound of each family in which nothing fits: its numbers show
   // what is missing.
   void PriceSmallest() {
     for (size_t f = 0; f < smallest_.size(); ++f) {
@@ -588,7 +588,7 @@ class Searcher {
   std::vector<model::Parameter> inventory_;  // of the whole model, when it is needed
   // By order, virtual stages, degree and number of micro-batches.
   mutable std::map<std::tuple<std::string, int64_t, int64_t, int64_t>, simulate::StepShape> shapes_;
-  // By the number of stages, and by what the embedding and the head take compared with a layer: the degrees
+  // Layers per stage, by the number of stages and the relative time of embedding and head: the degrees
   // of data parallelism do not change them.
   mutable std::map<std::tuple<int64_t, double, double>, std::vector<int64_t>> balanced_;
   std::deque<Strategy> strategies_;  // of the proposals
@@ -596,7 +596,7 @@ class Searcher {
   // Proposals by the bounds of their seconds and bytes.
   std::set<std::tuple<double, int64_t, int>> waiting_;
   std::vector<int> sources_;  // proposals that the candidates were made of
-  // Of what fits so far; -1 if nothing does.
+  // Seconds of the fastest layout that fits so far, overall, by family and by key; -1 if nothing fits.
   double fastest_ = -1;
   std::array<double, layout::kNumFamilies> fastest_of_family_;
   std::map<LayoutKey, double> fastest_of_key_;

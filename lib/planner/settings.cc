@@ -9,37 +9,83 @@
 #include "absl/strings/str_join.h"
 
 namespace trainctl::planner {
+namespace {
 
-std::string SettingsOf(const layout::Request& asked, const layout::Request& relaxed,
-                       const layout::Layout& layout) {
-  std::vector<std::string> settings;
-  const auto set = [&](const char* name, const std::string& value) {
-    settings.push_back(absl::StrCat(name, " = ", value));
-  };
-  // Without a stated value the degree counts as 1.
-  if (asked.pp.value_or(1) != layout.mesh.pp) set("parallel.pp", absl::StrCat(layout.mesh.pp));
-  if (asked.tp.value_or(1) != layout.mesh.tp) set("parallel.tp", absl::StrCat(layout.mesh.tp));
-  if (asked.pipeline_order.has_value() && *asked.pipeline_order != layout.pipeline.order)
-    set("parallel.schedule",
-        layout.mesh.pp > 1 ? absl::StrCat("\"", layout.pipeline.order, "\"") : "\"auto\"");
-  const auto set_if_stated = [&](const char* name, const std::optional<int64_t>& stated, int64_t value) {
-    if (stated.has_value() && *stated != value) set(name, absl::StrCat(value));
-  };
-  if (layout.mesh.pp > 1)
-    set_if_stated("parallel.virtual_stages", asked.virtual_stages, layout.pipeline.virtual_stages);
-  set_if_stated("parallel.zero_stage", asked.zero_stage, layout.zero_stage);
-  set_if_stated("parallel.dp_shard", asked.dp_shard, layout.mesh.dp_shard);
-  set_if_stated("parallel.dp_replicate", asked.dp_replicate, layout.mesh.dp_replicate);
-  set_if_stated("train.micro_batch", asked.micro_batch, layout.micro_batch);
-  if (asked.recompute.has_value() && !relaxed.recompute.has_value()) {
-    // Left to itself, "full" recomputes all layers.
-    const bool is_chosen = !layout.recomputed_layers.empty();
-    const absl::string_view name = is_chosen ? "auto" : layout::RecomputeName(layout.recompute);
-    if (is_chosen || *asked.recompute != layout.recompute)
-      set("parallel.recompute", absl::StrCat("\"", name, "\""));
-    if (asked.recomputed_layers.has_value()) set("parallel.recomputed_layers", "\"auto\"");
+class Writer {
+ public:
+  explicit Writer(const layout::Request& asked) { rewritten_.request = asked; }
+
+  // A stated value that is another one now.
+  template <typename Value>
+  void Change(const char* name, std::optional<Value> layout::Request::*field, const Value& value) {
+    std::optional<Value>& stated = rewritten_.request.*field;
+    if (!stated.has_value() || *stated == value) return;
+    stated = value;
+    settings_.push_back(absl::StrCat(name, " = ", Text(value)));
   }
-  return absl::StrJoin(settings, ", ");
+  // A stated value that is left to the planner now.
+  template <typename Value>
+  void Free(const char* name, std::optional<Value> layout::Request::*field) {
+    std::optional<Value>& stated = rewritten_.request.*field;
+    if (!stated.has_value()) return;
+    stated.reset();
+    settings_.push_back(absl::StrCat(name, " = \"auto\""));
+  }
+
+  Rewritten Take() {
+    rewritten_.settings = absl::StrJoin(settings_, ", ");
+    return std::move(rewritten_);
+  }
+
+ private:
+  static std::string Text(int64_t value) { return absl::StrCat(value); }
+  static std::string Text(bool value) { return value ? "true" : "false"; }
+  static std::string Text(const std::string& value) { return absl::StrCat("\"", value, "\""); }
+  static std::string Text(layout::Recompute value) {
+    return absl::StrCat("\"", layout::RecomputeName(value), "\"");
+  }
+
+  Rewritten rewritten_;
+  std::vector<std::string> settings_;
+};
+
+}  // namespace
+
+Rewritten Rewrite(const layout::Request& asked, const layout::Request& relaxed,
+                  const layout::Layout& layout) {
+  using layout::Request;
+  const layout::Mesh& mesh = layout.mesh;
+  Writer writer(asked);
+  writer.Change("parallel.pp", &Request::pp, mesh.pp);
+  if (mesh.pp == 1) {
+    writer.Free("parallel.schedule", &Request::pipeline_order);
+    writer.Free("parallel.virtual_stages", &Request::virtual_stages);
+  } else {
+    writer.Change("parallel.schedule", &Request::pipeline_order, layout.pipeline.order);
+    writer.Change("parallel.virtual_stages", &Request::virtual_stages, layout.pipeline.virtual_stages);
+  }
+  if (!relaxed.stage_layers.has_value()) writer.Free("parallel.stage_layers", &Request::stage_layers);
+  writer.Change("parallel.tp", &Request::tp, mesh.tp);
+  if (mesh.tp == 1) {
+    writer.Free("parallel.sequence_parallel", &Request::sequence_parallel);
+  } else {
+    writer.Change("parallel.sequence_parallel", &Request::sequence_parallel, layout.sequence_parallel);
+  }
+  writer.Change("parallel.zero_stage", &Request::zero_stage, int64_t{layout.zero_stage});
+  writer.Change("parallel.dp_shard", &Request::dp_shard, mesh.dp_shard);
+  writer.Change("parallel.dp_replicate", &Request::dp_replicate, mesh.dp_replicate);
+  writer.Change("train.micro_batch", &Request::micro_batch, layout.micro_batch);
+  if (!relaxed.recompute.has_value()) {
+    // "full" stated without a number recomputes all layers.
+    if (layout.recomputed_layers.empty()) {
+      writer.Change("parallel.recompute", &Request::recompute, layout.recompute);
+    } else {
+      writer.Free("parallel.recompute", &Request::recompute);
+    }
+  }
+  if (!relaxed.recomputed_layers.has_value())
+    writer.Free("parallel.recomputed_layers", &Request::recomputed_layers);
+  return writer.Take();
 }
 
 }  // namespace trainctl::planner

@@ -7,10 +7,13 @@
 
 namespace trainctl::planner {
 
-// What to write into a recipe that asks for `asked` so that `layout` satisfies it:
-// "parallel.zero_stage = 2, train.micro_batch = 1". `relaxed` is `asked` without what may be changed. Empty
-// if nothing needs to be written.
-std::string SettingsOf(const layout::Request& asked, const layout::Request& relaxed,
-                       const layout::Layout& layout);
+struct Rewritten {
+  std::string settings;  // "parallel.zero_stage = 2, train.micro_batch = 1"; empty if nothing has to change
+  layout::Request request;  // what the recipe asks for once they are written
+};
+
+// What to write into a recipe that asks for `asked` so that `layout` satisfies it. `relaxed` is `asked`
+// without what may be changed. What the recipe leaves open stays open.
+Rewritten Rewrite(const layout::Request& asked, const layout::Request& relaxed, const layout::Layout& layout);
 
 }  // namespace trainctl::planner

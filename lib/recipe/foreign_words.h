@@ -17,7 +17,7 @@ absl::Span<const ForeignWord> ForeignKeys();
 // Verbs: "train" is "launch".
 absl::Span<const ForeignWord> ForeignVerbs();
 
-// What `typed` is called in `words`; case, leading dashes, and the difference between '-' and '_' do not
+// Our name for `typed` according to `words`; case, leading dashes, and '-' instead of '_' do not
 // count. Empty if nobody else has such a word.
 absl::string_view OursFor(absl::string_view typed, absl::Span<const ForeignWord> words);
 

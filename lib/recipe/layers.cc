@@ -354,7 +354,7 @@ absl::StatusOr<Value> Draft::ResolvePaths(const Field& field, Value value) const
   } else if (auto* paths = std::get_if<std::vector<std::string>>(&value)) {
     for (std::string& pattern : *paths) {
       TRAINCTL_ASSIGN_OR_RETURN(const std::string expanded, ExpandVariables(pattern, access_.environment));
-      pattern = AbsolutePath(expanded, folder);
+      pattern = AbsolutePattern(expanded, folder);
     }
   }
   return value;

@@ -18,6 +18,16 @@ namespace {
 
 constexpr size_t kMaxFiles = 1'000'000;
 
+// Without the backslashes that make characters literal.
+std::string Literal(absl::string_view pattern) {
+  std::string text;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] == '\\' && i + 1 < pattern.size()) ++i;
+    text += pattern[i];
+  }
+  return text;
+}
+
 // Walks the components of one pattern and collects the files that match.
 class GlobWalk {
  public:
@@ -59,7 +69,7 @@ class GlobWalk {
         if (is_last && !is_folder) AddIfFile(path);
       });
     } else if (!HasWildcard(name)) {
-      Step(Join(folder, name), part);
+      Step(Join(folder, Literal(name)), part);
     } else {
       Scan(folder, [&](const fs::directory_entry&, const std::string& path) {
         const std::string leaf = path.substr(path.rfind('/') + 1);
@@ -138,25 +148,43 @@ std::string AbsolutePath(absl::string_view path, absl::string_view folder) {
   return normal;
 }
 
+std::string AbsolutePattern(absl::string_view pattern, absl::string_view folder) {
+  std::string literal;
+  for (const char c : folder) {
+    if (absl::string_view("*?[\\").find(c) != absl::string_view::npos) literal += '\\';
+    literal += c;
+  }
+  return AbsolutePath(pattern, literal);
+}
+
 bool HasWildcard(absl::string_view pattern) {
-  return pattern.find_first_of("*?[") != absl::string_view::npos;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] == '\\') {
+      ++i;
+    } else if (absl::string_view("*?[").find(pattern[i]) != absl::string_view::npos) {
+      return true;
+    }
+  }
+  return false;
 }
 
 absl::StatusOr<std::vector<std::string>> ExpandGlob(const std::string& pattern) {
   std::error_code error;
-  if (!HasWildcard(pattern) || fs::is_regular_file(pattern, error)) {
-    const fs::file_status status = fs::status(pattern, error);
-    if (!fs::exists(status)) return UsageError(absl::StrCat("there is no file ", pattern));
+  if (fs::is_regular_file(pattern, error)) return std::vector<std::string>{pattern};
+  const std::string literal = Literal(pattern);
+  if (!HasWildcard(pattern) || fs::is_regular_file(literal, error)) {
+    const fs::file_status status = fs::status(literal, error);
+    if (!fs::exists(status)) return UsageError(absl::StrCat("there is no file ", literal));
     if (!fs::is_regular_file(status)) {
-      return UsageError(absl::StrCat(pattern, " is not a regular file",
+      return UsageError(absl::StrCat(literal, " is not a regular file",
                                      fs::is_directory(status) ? "; did you mean its files (/*)?" : ""));
     }
-    return std::vector<std::string>{pattern};
+    return std::vector<std::string>{literal};
   }
   GlobWalk walk(pattern);
   TRAINCTL_RETURN_IF_ERROR(walk.Run());
   if (walk.files().empty()) {
-    return UsageError(absl::StrCat("no file matches ", pattern, " (looked in ", walk.deepest(),
+    return UsageError(absl::StrCat("no file matches ", literal, " (looked in ", walk.deepest(),
                                    walk.reason().empty() ? "" : ": ", walk.reason(), ")"));
   }
   return std::move(walk.files());

@@ -19,11 +19,16 @@ absl::StatusOr<std::string> ExpandVariables(absl::string_view text, const Enviro
 // `path` relative to `folder`, made absolute and normal ("/a/./b/../c" is "/a/c").
 std::string AbsolutePath(absl::string_view path, absl::string_view folder);
 
+// The same for a pattern: in the result the characters of `folder` are literal, whatever they are.
+std::string AbsolutePattern(absl::string_view pattern, absl::string_view folder);
+
+// Whether the pattern has a "*", "?" or "[" that no backslash makes literal.
 bool HasWildcard(absl::string_view pattern);
 
 // The regular files that match an absolute pattern, sorted by bytes. "*", "?" and "[...]" do not match
 // "/" nor a leading "."; a component "**" matches any number of folders (symbolic links to folders
-// are not followed there). UsageError when nothing matches, naming the pattern and the folder in
+// are not followed there). A backslash makes the next character literal. A pattern that is the name of a file
+// as it stands means that file. UsageError when nothing matches, naming the pattern and the folder in
 // which the search ended, or when a plain path is not a regular file.
 absl::StatusOr<std::vector<std::string>> ExpandGlob(const std::string& pattern);
 

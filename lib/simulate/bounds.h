@@ -69,7 +69,7 @@ struct BlockCost {
   model::SegmentMemory memory;
 };
 
-// What the bounds of all steps of one ledger and size of micro-batch are made of.
+// Costs shared by the bounds of all steps with one ledger and one size of micro-batch.
 struct StepCosts {
   std::array<BlockCost, 3> blocks;             // the embedding, a layer, the head
   double count_s = 0, loss_s = 0, norm_s = 0;  // sums of one number
@@ -79,8 +79,8 @@ struct StepCosts {
 
 // Bounds for the steps of one ledger and size of micro-batch. The constructor computes the costs, which takes
 // much longer than a bound. The options of a bound may differ from the constructor's in the number of
-// micro-batches, and in what is recomputed between none and full. Of the ledger and the spec only the sizes
-// of a layer, the embedding and the head count, so those of a folded model do for the whole one. Borrows the
+// micro-batches, and in recomputation between none and full. Only the sizes of a layer, the embedding and the
+// head matter in the ledger and the spec, so those of a folded model serve for the whole one. Borrows the
 // spec, the ledger and the rates.
 class StepBounder {
  public:
@@ -92,8 +92,8 @@ class StepBounder {
   // Of what PriceStep says of a data-parallel step.
   StepBound BoundDataParallel(const schedule::BuildOptions& options, int64_t layers,
                               int64_t num_micro_batches) const;
-  // The fewest layers of each stage without whose recomputation the peak's bound of some class is above
-  // `limit_bytes`; of a class with several stages those of the first stages first. nullopt if all are not
+  // The fewest layers to recompute in each stage with which the peak's bound of every class is within
+  // `limit_bytes`. In a class with several stages, the first stages come first. nullopt if all layers are not
   // enough. The options must be of full recompute.
   std::optional<std::vector<int64_t>> LeastRecomputed(const schedule::BuildOptions& options,
                                                       const StepShape& shape, int64_t limit_bytes) const;

@@ -557,8 +557,8 @@ def numbers_and_names_that_are_none(c):
 
 OUTPUT_COLUMNS = ("id,source,model,n_params_b,layers,hidden,ffn,heads,kv_heads,vocab,seq_len,gpu_type,n_gpus,tp,pp,vpp,cp,ep,"
                   "dp_replicate,dp_shard,micro_batch,global_batch_seqs,precision,activation_recompute,optimizer,peak_mem_gib,"
-                  "tokens_per_sec_per_gpu,notes")
-OUTPUT_ROW = "a,me/runs@1,Llama 3 8B,8.03,32,4096,14336,32,8,128256,8192,H100,8,1,1,,,,1,fsdp2(8),1,8,bf16,full,,30,5000,torchtitan"
+                  "tokens_per_sec_per_gpu,notes,framework")
+OUTPUT_ROW = "a,me/runs@1,Llama 3 8B,8.03,32,4096,14336,32,8,128256,8192,H100,8,1,1,,,,1,fsdp2(8),1,8,bf16,full,,30,5000,,torchtitan"
 
 
 def full_device(c):
@@ -587,7 +587,6 @@ def outputs_replace_nothing_unasked(c):
              "--trace": (plan, "recipe.toml", "base.toml", "twin.toml", "text link"),
              "--out": (train, "text.txt", "text link"),
              "score --out": (["score", "runs.csv"], "runs.csv"),
-             "--describe": (["score", "runs.csv"], "runs.csv"),
              "calibrate --out": (["calibrate", "runs.csv"], "runs.csv"),
              "new --out": (["new"],)}
     full = full_device(c)
@@ -616,7 +615,6 @@ def outputs_replace_nothing_unasked(c):
     c.expect(0, [*plan, "--trace", "/dev/stdout", "--html", "/dev/stdout"], "traceEvents", "<html")
     if full == "full" and not stat.S_ISCHR(os.stat(c.dir + "/full").st_mode):
         c.fail("a device was replaced")
-    c.expect(2, ["score", "runs.csv", "--out", "same", "--describe", "same"], "--out and --describe")
     # A machine is measured for minutes: what is wrong with the name is said before.
     c.write("machine.json", "{}")
     c.expect(2, ["calibrate", "--out", "machine.json"], "machine.json exists", "--force")
@@ -651,7 +649,7 @@ def what_is_empty_is_not_the_default(c):
     for verb in (["plan", "r", "--write"], ["plan", "r", "--html"], ["plan", "r", "--trace"], ["plan", "r", "--profile"],
                  ["plan", "r", "--set"], ["plan", "r", "--as"], ["launch", "r", "--run-dir"], ["trace", "--out"],
                  ["export", "tensorboard", "--out"], ["checkpoint", "export", "--out"], ["new", "--out"],
-                 ["score", "f", "--out"], ["score", "f", "--describe"], ["score", "f", "--complete"], ["calibrate", "--out"],
+                 ["score", "f", "--out"], ["score", "f", "--complete"], ["calibrate", "--out"],
                  ["data", "prepare", "f", "--out"], ["data", "prepare", "f", "--out", "d", "--tokenizer"],
                  ["data", "batch", "r", "--step", "1", "--eval"], ["tokenizer", "train", "f", "--vocab", "300", "--out"]):
         c.expect(2, [*verb, ""], verb[-1], "the value is empty")

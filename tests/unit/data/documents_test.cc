@@ -121,7 +121,13 @@ TEST_F(Documents, EachBadLineIsNamedWithItsFile) {
            {good + std::string("\0\0\0\n", 4), "a.jsonl:2:1: not valid JSON"},
            {good + "{\"text\": \"caf\xe9\"}\n", "a.jsonl:2:14: not valid UTF-8 (byte 0xE9)"},
            {good + std::string(1000, '[') + "\n", "a.jsonl:2"},
-           {good + "{\"text\":\"x\",\"n\":1e999}\n", "a.jsonl:2: a number is out of range"},
+           {good + "{\"text\":\"x\",\"n\":1 2}\n", "a.jsonl:2:19: not valid JSON"},
+           {good + "{\"text\":\"x\",\"n\":[1}}\n", "a.jsonl:2:19: not valid JSON"},
+           {good + "{\"text\":\"x\",\"n\":}\n", "a.jsonl:2:17: not valid JSON"},
+           {good + "{\"text\":\"x\",}\n", "a.jsonl:2:13: not valid JSON"},
+           {good + "{\"text\":\"x\"} y\n", "a.jsonl:2:14: not valid JSON"},
+           {good + "{\"text\":\"\\ud83d\"}\n", "a.jsonl:2:"},
+           {good + "{\"text\":\"x\",\"text\":\"y\"}\n", "a.jsonl:2: key 'text' is given twice"},
        }) {
     const absl::Status status = OpenDocuments(Source({Write("a.jsonl", c.contents)}), 256).status();
     EXPECT_THAT(status.message(), HasSubstr(c.message));
@@ -130,6 +136,30 @@ TEST_F(Documents, EachBadLineIsNamedWithItsFile) {
   recipe::DataSource prompt = Source({Write("a.jsonl", good)});
   prompt.prompt_field = "question";
   EXPECT_THAT(OpenDocuments(prompt, 256).status().message(), HasSubstr("a.jsonl:1: field 'question'"));
+}
+
+// As json.loads of Python takes them.
+TEST_F(Documents, OddFieldsThatAreNotReadDoNotMatter) {
+  std::string deep(500, '[');
+  deep += std::string(500, ']');
+  std::string lines;
+  int64_t num_lines = 0;
+  for (const std::string& odd :
+       {std::string("NaN"), std::string("-Infinity"), std::string("1e999"), std::string("\"\\ud83d\""), deep,
+        std::string("1,\"n\":2"), std::string("123456789012345678901234567890"),
+        std::string("{\"a\":[null,{}]}"), std::string("\"a \\\" } ] , text\"")}) {
+    absl::StrAppend(&lines, "{\"n\":", odd, ", \"te\\u0078t\" : \"ab\", \"m\": ", odd, "}\n");
+    ++num_lines;
+  }
+  const auto documents = OpenDocuments(Source({Write("a.jsonl", lines)}), 257);
+  ASSERT_TRUE(documents.ok()) << documents.status();
+  ASSERT_EQ((*documents)->num_documents(), num_lines);
+  for (int64_t i = 0; i < num_lines; ++i) {
+    std::vector<int32_t> tokens(2);
+    std::vector<uint8_t> learn(2);
+    ASSERT_TRUE((*documents)->Read(i, 0, 2, tokens.data(), learn.data()).ok());
+    EXPECT_EQ(tokens, (std::vector<int32_t>{'a', 'b'})) << i;
+  }
 }
 
 TEST_F(Documents, KindsFollowTheNameOrTheSource) {

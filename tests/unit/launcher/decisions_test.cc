@@ -217,6 +217,18 @@ TEST(SrunCommand, AgentsGetALoginsEnvironmentUnlessTheRecipeSaysOtherwise) {
   EXPECT_GT(absl::c_find(command, "--export=ALL"), ours);
 }
 
+TEST(SrunEnvironment, LeavesTheAgentTheWholeNode) {
+  const std::vector<std::string> kept = {"PATH=/bin", "SLURM_JOB_ID=7", "SLURM_GPUS_PER_NODE=8",
+                                         "SLURM_MEM_PER_CPU=500", "MY_PER_TASK=1"};
+  std::vector<std::string> given = kept;
+  for (const char* per_task : {"SLURM_GPUS_PER_TASK=1", "SLURM_CPUS_PER_TASK=2", "SLURM_TRES_PER_TASK=cpu:1",
+                               "SLURM_GPUS_PER_SOCKET=1", "SLURM_NTASKS_PER_GPU=1", "SLURM_GPU_BIND=single:1",
+                               "SLURM_DISTRIBUTION=cyclic"}) {
+    given.insert(given.begin() + 1, per_task);
+  }
+  EXPECT_EQ(SrunEnvironment(given), kept);
+}
+
 // Of an option that is given twice ssh takes the first.
 TEST(SshCommand, WhatTheRecipeSaysComesBeforeWhatIsTakenOtherwise) {
   const std::vector<std::string> command =

@@ -168,7 +168,7 @@ TEST(Score, TheUpperBoundIsHeldAgainstWhatWasMeasured) {
 // A full A100 of 79.3 GiB is printed as 80 by whole units; ten layers of BLOOM's width on eight of them fill
 // it (train/tr11-176B-ml/chronicles-prequel.md:660).
 TEST(Score, AFullDeviceMayBePrintedRoundedUp) {
-  const Score score = ScoreRuns(ReadAll(Row({{"source", "bigscience-workshop/bigscience@1:x.md"},
+  const Score score = ScoreRuns(ReadAll(Row({{"framework", "megatron-deepspeed"},
                                              {"model", "GPT/BLOOM-proto 18B"},
                                              {"layers", "10"},
                                              {"hidden", "14336"},

@@ -103,6 +103,26 @@ TEST_F(Glob, APlainPathIsItself) {
   EXPECT_THAT(Names("star*.bin"), ElementsAre("star*.bin"));
 }
 
+// A sibling whose name the folder's own would match as a pattern is another folder.
+TEST_F(Glob, TheFolderOfARecipeIsLiteral) {
+  for (const char* name : {"exp[1]/t.txt", "exp1/t.txt", "a*b/t.txt", "a\\b/t.txt", "ab/t.txt"}) {
+    const std::string path = absl::StrCat(dir_, "/", name);
+    ASSERT_TRUE(MakeDirs(std::filesystem::path(path).parent_path().string()).ok());
+    ASSERT_TRUE(AppendFile(path, name).ok());
+  }
+  for (const char* folder : {"exp[1]", "exp1", "a*b", "a\\b", "ab"}) {
+    const std::string of_recipe = absl::StrCat(dir_, "/", folder);
+    for (const char* pattern : {"*.txt", "t.txt", "./[t].txt"}) {
+      const auto files = ExpandGlob(AbsolutePattern(pattern, of_recipe));
+      ASSERT_TRUE(files.ok()) << folder << " " << pattern << ": " << files.status();
+      EXPECT_THAT(*files, ElementsAre(of_recipe + "/t.txt")) << pattern;
+    }
+    const auto none = ExpandGlob(AbsolutePattern("none*", of_recipe));
+    EXPECT_THAT(std::string(none.status().message()),
+                ::testing::HasSubstr(absl::StrCat("no file matches ", of_recipe, "/none* (looked in ")));
+  }
+}
+
 TEST_F(Glob, NothingIsAnErrorThatSaysWhereItLooked) {
   EXPECT_THAT(Names("*.nope"), ElementsAre("no file matches DIR/*.nope (looked in DIR)"));
   EXPECT_THAT(Names("sub/*/z*"), ElementsAre("no file matches DIR/sub/*/z* (looked in DIR/sub/loop)"));
