@@ -346,7 +346,7 @@ std::string CompareSearches(const Problem& problem, SpaceTally& tally) {
 TEST(Search, FindsWhatPricingEverythingFinds) {
   const auto start = std::chrono::steady_clock::now();
   std::vector<SpaceTally> tallies(2);
-  const int count = NumCases(300);
+  const int count = NumCases(200);
   OnTwoThreads(count, [&](uint32_t seed, int num) {
     Picker pick(seed + 100);
     SpaceTally& tally = tallies[seed - 1];
@@ -361,7 +361,7 @@ TEST(Search, FindsWhatPricingEverythingFinds) {
   EXPECT_EQ(a.failure, "");
   EXPECT_EQ(b.failure, "");
   EXPECT_GT(a.feasible + b.feasible, count / 3);
-  if (count >= 300) {
+  if (count >= 200) {
     EXPECT_LT(a.feasible + b.feasible, count);
     EXPECT_GT(a.cut + b.cut, count / 50) << "the model is hardly ever cut";
   }
