@@ -11,8 +11,6 @@
 namespace trainctl::planner {
 namespace {
 
-using layout::Layout;
-using layout::Recompute;
 using plan::Candidate;
 
 // The one with the least memory, or nullptr.
