@@ -85,7 +85,7 @@ absl::StatusOr<ExitCode> Verify(const std::string& path, const Output& output) {
 }
 
 struct ExportOptions {
-  std::string run;
+  CheckpointChoice checkpoint;
   std::string out;
   std::string dtype = "fp32";
 };
@@ -109,7 +109,7 @@ absl::Status CheckIsFree(const std::string& folder) {
 
 absl::StatusOr<ExitCode> Export(const ExportOptions& options) {
   TRAINCTL_RETURN_IF_ERROR(CheckIsFree(options.out));
-  TRAINCTL_ASSIGN_OR_RETURN(std::vector<std::string> args, OneProcessArgs("export", options.run));
+  TRAINCTL_ASSIGN_OR_RETURN(std::vector<std::string> args, OneProcessArgs("export", options.checkpoint));
   args.insert(args.end(), {"--out", options.out, "--dtype", options.dtype});
   return ExecWorker(args);
 }
@@ -133,9 +133,8 @@ void AddCheckpoint(CLI::App& app, Action& action) {
   AddJsonFlag(*verify);
   SetExample(*verify, "trainctl checkpoint verify runs/latest/checkpoints/step-00000500");
   auto options = std::make_shared<ExportOptions>();
-  CLI::App* exporting =
-      verb->add_subcommand("export", "Write the newest checkpoint as a Hugging Face folder");
-  exporting->add_option("RUN", options->run, "Run folder (default: runs/latest)");
+  CLI::App* exporting = verb->add_subcommand("export", "Write a checkpoint as a Hugging Face folder");
+  AddCheckpointChoice(*exporting, options->checkpoint);
   exporting->add_option("--out", options->out, "The folder to write")->required()->type_name("FOLDER");
   exporting->add_option("--dtype", options->dtype, "Of the weights")
       ->check(CLI::IsMember({"fp32", "bf16"}))

@@ -1,8 +1,9 @@
-// `trainctl generate`, `trainctl eval`: one-process jobs on a run's newest good checkpoint. They
+// `trainctl generate`, `trainctl eval`: one-process jobs on a checkpoint of a run. They
 // become the worker program, since this one never loads LibTorch.
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -12,6 +13,8 @@
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/option_checks.h"
 #include "apps/trainctl/worker_program.h"
+#include "base/files.h"
+#include "base/status.h"
 #include "base/units.h"
 #include "launcher/printable_text.h"
 
@@ -19,16 +22,17 @@ namespace trainctl::cli {
 namespace {
 
 struct OnRunOptions {
-  std::string run;
+  CheckpointChoice checkpoint;
   std::string prompt;
   int64_t max_tokens = 200;
   double temperature = 0.8;
   int64_t seed = 0;
   std::string memory;
+  std::string data;
 };
 
 absl::StatusOr<std::vector<std::string>> ArgsOf(const std::string& verb, const OnRunOptions& options) {
-  TRAINCTL_ASSIGN_OR_RETURN(std::vector<std::string> args, OneProcessArgs(verb, options.run));
+  TRAINCTL_ASSIGN_OR_RETURN(std::vector<std::string> args, OneProcessArgs(verb, options.checkpoint));
   if (options.memory.empty()) return args;
   TRAINCTL_ASSIGN_OR_RETURN(const int64_t bytes, ParseBytes(options.memory));
   if (bytes <= 0) return UsageError("--memory must be more than nothing");
@@ -58,7 +62,12 @@ absl::StatusOr<ExitCode> Generate(const OnRunOptions& options) {
 }
 
 absl::StatusOr<ExitCode> Eval(const OnRunOptions& options) {
-  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<std::string> args, ArgsOf("eval", options));
+  TRAINCTL_ASSIGN_OR_RETURN(std::vector<std::string> args, ArgsOf("eval", options));
+  if (!options.data.empty()) {
+    if (!PathExists(options.data))
+      return UsageError(absl::StrCat("--data ", options.data, ": there is no such file"));
+    args.insert(args.end(), {"--data", std::filesystem::absolute(options.data).string()});
+  }
   // The worker says nothing before all batches are done, which may take a minute.
   const std::string& checkpoint = *std::next(std::find(args.begin(), args.end(), "--checkpoint"));
   std::fprintf(stderr, "evaluating %s\n", launcher::PrintableText(checkpoint).c_str());
@@ -68,9 +77,9 @@ absl::StatusOr<ExitCode> Eval(const OnRunOptions& options) {
 }  // namespace
 
 void AddGenerate(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("generate", "Let a run's newest checkpoint continue a prompt");
+  CLI::App* verb = app.add_subcommand("generate", "Let a checkpoint of a run continue a prompt");
   auto options = std::make_shared<OnRunOptions>();
-  verb->add_option("RUN", options->run, "The run folder (default: runs/latest)");
+  AddCheckpointChoice(*verb, options->checkpoint);
   verb->add_option("--prompt", options->prompt, "The text to continue")->required();
   verb->add_option(
           "--max-tokens", options->max_tokens,
@@ -94,9 +103,14 @@ void AddGenerate(CLI::App& app, Action& action) {
 }
 
 void AddEval(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("eval", "Held-out loss of a run's newest checkpoint, as JSON");
+  CLI::App* verb = app.add_subcommand("eval", "Held-out loss of a checkpoint, as JSON");
   auto options = std::make_shared<OnRunOptions>();
-  verb->add_option("RUN", options->run, "The run folder (default: runs/latest)");
+  AddCheckpointChoice(*verb, options->checkpoint);
+  verb->add_option(
+          "--data", options->data,
+          "A text, JSONL or indexed file, all of which is evaluated instead of the recipe's evaluation "
+          "sets; JSONL has the fields of the first training source")
+      ->type_name("FILE");
   AddMemory(*verb, *options);
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl eval runs/latest");

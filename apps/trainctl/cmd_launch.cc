@@ -28,6 +28,7 @@
 #include "apps/trainctl/plan_json.h"
 #include "apps/trainctl/planned_job.h"
 #include "apps/trainctl/remote_nodes.h"
+#include "apps/trainctl/run_numbers.h"
 #include "apps/trainctl/slurm_job.h"
 #include "apps/trainctl/verify_plan.h"
 #include "base/clock.h"
@@ -73,20 +74,18 @@ struct LaunchOptions {
   bool trust_folder = false;
 };
 
-std::string DataPath(const run::RunFolder& run) { return run.path() + "/data.json"; }
-
 bool IsSame(const data::FileFingerprint& a, const data::FileFingerprint& b) {
   return a.path == b.path && a.size_bytes == b.size_bytes && a.xxh3 == b.xxh3 && a.sampled == b.sampled;
 }
 
 // The data of a run is frozen at its first launch: a file that changed since would silently bend it.
 absl::Status CheckDataUnchanged(const run::RunFolder& run, const recipe::Recipe& recipe) {
-  TRAINCTL_ASSIGN_OR_RETURN(const std::string stored, ReadFile(DataPath(run)));
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string stored, ReadFile(run.data_path()));
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<data::FileFingerprint> before,
-                            data::ParseDataRecord(stored, DataPath(run)));
+                            data::ParseDataRecord(stored, run.data_path()));
   TRAINCTL_ASSIGN_OR_RETURN(std::vector<data::FileFingerprint> files, data::Fingerprint(recipe.data));
   if (before.size() != files.size()) {
-    return BadDataError(absl::StrCat("the list of data files is not the one in ", DataPath(run)));
+    return BadDataError(absl::StrCat("the list of data files is not the one in ", run.data_path()));
   }
   for (size_t i = 0; i < files.size(); ++i) {
     // Runs of earlier builds have checksums of whole files, whatever their size.
@@ -96,7 +95,7 @@ absl::Status CheckDataUnchanged(const run::RunFolder& run, const recipe::Recipe&
     if (IsSame(before[i], files[i])) continue;
     return BadDataError(absl::StrCat(files[i].path,
                                      " has changed since the run began (size or checksum, see ",
-                                     DataPath(run), "); restore it, or launch a new run"));
+                                     run.data_path(), "); restore it, or launch a new run"));
   }
   return absl::OkStatus();
 }
@@ -139,15 +138,16 @@ void PrintOutcome(const launcher::JobOutcome& outcome, const run::RunFolder& run
   const std::string resume = absl::StrCat("trainctl resume ", ShellQuote(run.path()));
   const int64_t step = run.NewestCheckpointStep();  // -1: there is no checkpoint
   if (output.json) {
-    const Json report = {{"schema", "trainctl.launch.v1"},
-                         {"run", run.path()},
-                         {"exit_code", code},
-                         {"restarts", outcome.num_restarts},
-                         {"checkpoint_step", step >= 0 ? Json(step) : Json(nullptr)},
-                         {"message", outcome.message},
-                         {"failed_rank", outcome.rank >= 0 ? Json(outcome.rank) : Json(nullptr)},
-                         {"last_words", failure.log_tail},
-                         {"advice", failure.advice.empty() ? Json(nullptr) : Json(failure.advice)}};
+    Json report = {{"schema", "trainctl.launch.v1"},
+                   {"run", run.path()},
+                   {"exit_code", code},
+                   {"restarts", outcome.num_restarts},
+                   {"checkpoint_step", step >= 0 ? Json(step) : Json(nullptr)},
+                   {"message", outcome.message},
+                   {"failed_rank", outcome.rank >= 0 ? Json(outcome.rank) : Json(nullptr)},
+                   {"last_words", failure.log_tail},
+                   {"advice", failure.advice.empty() ? Json(nullptr) : Json(failure.advice)}};
+    report.update(NumbersOf(run));
     std::puts(PrintableJson(report).c_str());
   }
   switch (outcome.kind) {
@@ -185,8 +185,8 @@ void KeepDocuments(const run::RunFolder& run, const recipe::Recipe& recipe, data
   const std::string folder = run.documents_path();
   if (bytes == 0 && !PathExists(folder)) return;
   absl::Status status;
-  const absl::StatusOr<int64_t> free_bytes = FreeBytes(run.path());
-  if (bytes > 0 && free_bytes.ok() && *free_bytes - CheckpointRoomBytes(recipe) < bytes) {
+  const std::optional<int64_t> free_bytes = FreeBytes(run.path()).value_or(std::nullopt);
+  if (bytes > 0 && free_bytes.has_value() && *free_bytes - CheckpointRoomBytes(recipe) < bytes) {
     status =
         EnvironmentError(absl::StrCat("they take ", FormatBytes(bytes), ", which would leave too little of ",
                                       FormatBytes(*free_bytes), " for checkpoints"));
@@ -341,9 +341,10 @@ absl::StatusOr<ExitCode> DryRun(const LaunchOptions& options, const Output& outp
       recipe::LoadRecipe(options.recipe, options.sets, PlanAccess(&unset), recipe::Purpose::kPlan));
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(loaded.recipe));
   std::vector<absl::Status> checks = LacksOfRecipe(loaded, unset);
-  for (absl::Status& status : FindMissing(loaded.recipe, host, options.run_dir, output)) {
-    checks.push_back(std::move(status));
-  }
+  LaunchNeeds needs = FindMissing(loaded.recipe, host, options.run_dir, output);
+  for (absl::Status& status : needs.missing) checks.push_back(std::move(status));
+  std::vector<std::string> notes = loaded.notes;
+  notes.insert(notes.end(), needs.notes.begin(), needs.notes.end());
   // The launch asks when it has the folder's lock: a run that is under way is the other error.
   if (!options.run_dir.empty() && HoldsARun(options.run_dir)) {
     checks.push_back(AlreadyHoldsARun(options.run_dir));
@@ -353,9 +354,9 @@ absl::StatusOr<ExitCode> DryRun(const LaunchOptions& options, const Output& outp
     for (const std::string& text : TextsOf(checks)) Tell("missing here: ", text);
     return plan.status();
   }
-  for (const std::string& note : loaded.notes) Tell("note: ", note);
+  for (const std::string& note : notes) Tell("note: ", note);
   PrintChoice(*plan, loaded.recipe);
-  return TellMissing(*plan, loaded.recipe, ToPrint(options, options.run_dir), loaded.notes, std::move(checks),
+  return TellMissing(*plan, loaded.recipe, ToPrint(options, options.run_dir), notes, std::move(checks),
                      output);
 }
 
@@ -400,7 +401,9 @@ absl::StatusOr<ExitCode> LaunchLater(const recipe::LoadedRecipe& loaded, const L
   if (continues && !options.or_resume) return AlreadyHoldsARun(options.run_dir);
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(recipe));
   if (!continues) {
-    TRAINCTL_RETURN_IF_ERROR(AsOneError(FindMissing(recipe, host, options.run_dir, output)));
+    const LaunchNeeds needs = FindMissing(recipe, host, options.run_dir, output);
+    TRAINCTL_RETURN_IF_ERROR(AsOneError(needs.missing));
+    for (const std::string& note : needs.notes) Tell("note: ", note);
   }
   for (const std::string& note : loaded.notes) Tell("note: ", note);
   const absl::StatusOr<plan::Plan> plan = planner::MakePlanFor(recipe, host);
@@ -447,10 +450,13 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
   for (const std::string& note : loaded.notes) Tell("note: ", note);
   PrintChoice(plan, loaded.recipe);
   data::KeptDocuments kept;
-  TRAINCTL_RETURN_IF_ERROR(AsOneError(FindMissing(loaded.recipe, host, options.run_dir, output, &kept)));
+  const LaunchNeeds needs = FindMissing(loaded.recipe, host, options.run_dir, output, &kept);
+  TRAINCTL_RETURN_IF_ERROR(AsOneError(needs.missing));
+  for (const std::string& note : needs.notes) Tell("note: ", note);
   TRAINCTL_ASSIGN_OR_RETURN(const ExitCode proven, ProveFirst(loaded.recipe, plan, options));
   if (proven != ExitCode::kOk) return proven;
   recipe::FreezeForRun(loaded.recipe);
+  loaded.recipe.data.end_of_document = needs.end_of_document;
   // What "auto" became stays: another machine must not change the numerics of a run.
   loaded.recipe.train.precision = plan.setting.types.compute == DType::kBF16 ? "bf16" : "fp32";
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<data::FileFingerprint> files,
@@ -466,7 +472,7 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
   if (HoldsARun(run.path())) return AlreadyHoldsARun(run.path());
   if (!options.run_dir.empty()) MarkAsLatest(run, loaded.recipe.run.root);
   std::fprintf(stderr, "run folder: %s\n", launcher::PrintableText(run.path()).c_str());
-  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(DataPath(run), data::FormatDataRecord(files)));
+  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(run.data_path(), data::FormatDataRecord(files)));
   TRAINCTL_RETURN_IF_ERROR(KeepModelFiles(run, loaded.recipe));
   TRAINCTL_RETURN_IF_ERROR(WriteRunFiles(run, loaded.recipe, plan));
   KeepDocuments(run, loaded.recipe, kept);
@@ -586,14 +592,15 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& bef
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(recipe));
   TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, PlanToContinue(run, before, recipe, host, options.sets));
   PrintChoice(plan, recipe);
-  std::vector<absl::Status> checks =
-      FindMissingToContinue(recipe, host, run, /*begins_again=*/start.step < 0);
-  checks.insert(checks.begin(), data);
+  LaunchNeeds needs = FindMissingToContinue(recipe, host, run, /*begins_again=*/start.step < 0);
+  needs.missing.insert(needs.missing.begin(), data);
+  for (const std::string& note : needs.notes) Tell("note: ", note);
   if (options.dry_run) {
-    return TellMissing(plan, recipe, ToPrint(options, run.path()), {}, std::move(checks), output);
+    return TellMissing(plan, recipe, ToPrint(options, run.path()), needs.notes, std::move(needs.missing),
+                       output);
   }
   TRAINCTL_RETURN_IF_ERROR(FindRemoteNodes(recipe).status());
-  TRAINCTL_RETURN_IF_ERROR(AsOneError(checks));
+  TRAINCTL_RETURN_IF_ERROR(AsOneError(needs.missing));
   data::KeptDocuments kept(run.documents_path());
   TRAINCTL_RETURN_IF_ERROR(ReadToKeep(recipe, output, kept));
   TRAINCTL_ASSIGN_OR_RETURN(const ExitCode proven, ProveFirst(recipe, plan, options));

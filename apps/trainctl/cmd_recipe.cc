@@ -81,13 +81,13 @@ absl::StatusOr<ExitCode> Check(const RecipeOptions& options, const Output& outpu
 absl::StatusOr<ExitCode> CheckAll(const RecipeOptions& options, const Output& output) {
   std::vector<std::string> unset;
   TRAINCTL_ASSIGN_OR_RETURN(
-      const recipe::LoadedRecipe loaded,
+      recipe::LoadedRecipe loaded,
       recipe::LoadRecipe(options.path, options.sets, PlanAccess(&unset), recipe::Purpose::kPlan));
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(loaded.recipe));
   std::vector<absl::Status> checks = LacksOfRecipe(loaded, unset);
-  for (absl::Status& status : FindMissing(loaded.recipe, host, /*run_dir=*/"", output)) {
-    checks.push_back(std::move(status));
-  }
+  LaunchNeeds needs = FindMissing(loaded.recipe, host, /*run_dir=*/"", output);
+  for (absl::Status& status : needs.missing) checks.push_back(std::move(status));
+  for (std::string& note : needs.notes) loaded.notes.push_back(std::move(note));
   checks.push_back(planner::MakePlanFor(loaded.recipe, host).status());
   const std::vector<std::string> missing = TextsOf(checks);
   if (output.json) {

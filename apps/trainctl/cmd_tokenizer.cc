@@ -16,6 +16,7 @@
 #include "apps/trainctl/progress_view.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/lfs_pointer.h"
 #include "base/output_file.h"
 #include "data/count_words.h"
 #include "tokenizer/bpe_trainer.h"
@@ -38,7 +39,10 @@ struct CodeOptions {
 void Print(absl::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 absl::StatusOr<std::string> ReadInput(const std::string& path) {
-  if (!path.empty()) return ReadFile(path);
+  if (!path.empty()) {
+    TRAINCTL_RETURN_IF_ERROR(RefuseLfsPointerFile(path));
+    return ReadFile(path);
+  }
   std::string text;
   char buffer[65536];
   while (true) {

@@ -7,9 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "base/status.h"
 #include "checkpoint/checkpoint_io.h"
 #include "checkpoint/examine.h"
+#include "checkpoint/folder_names.h"
+#include "checkpoint/manifest.h"
+#include "telemetry/log_reader.h"
 
 namespace trainctl::cli {
 namespace {
@@ -62,11 +66,26 @@ absl::StatusOr<Start> WithoutJournal(const run::RunFolder& run, const absl::Stat
   return start;
 }
 
+// True if the run was stopped or killed while it evaluated the step of its newest checkpoint: that checkpoint
+// has the step's record, and the log does not have the evaluation.
+bool LacksEvaluation(const run::RunFolder& run, int64_t step) {
+  const std::string path = absl::StrCat(run.checkpoints_path(), "/", checkpoint::CommittedName(step), "/",
+                                        checkpoint::kManifestName);
+  const absl::StatusOr<std::string> text = ReadFile(path);
+  if (!text.ok()) return false;
+  const absl::StatusOr<checkpoint::Manifest> manifest = checkpoint::ParseManifest(*text, path);
+  if (!manifest.ok()) return false;
+  const absl::StatusOr<Json> state = ParseJson(manifest->meta.state_json, path);
+  return state.ok() && state->is_object() && state->contains("unlogged") &&
+         !telemetry::HasEvaluation(run.metrics_path(), step);
+}
+
 absl::StatusOr<Start> WithJournal(const run::RunFolder& run, const run::RunState& state) {
   const checkpoint::NewestCommitted newest = run.Checkpoints();
   if (newest.step < 0) TRAINCTL_RETURN_IF_ERROR(run.CheckMayBegin(state));
   Start start;
   start.step = newest.step;
+  if (newest.step > 0 && LacksEvaluation(run, newest.step)) --start.step;
   // What is wrong with a newer one that is there, the worker says that reads it.
   if (newest.step >= 0 && newest.passed_over.empty() && newest.step < state.last_checkpoint_step) {
     start.notes.push_back(absl::StrCat("warning: ", run.journal_path(), " records a checkpoint of step ",

@@ -13,7 +13,9 @@
 namespace trainctl::cli {
 
 struct Start {
-  int64_t step = -1;                   // of the newest committed checkpoint; -1: step 1
+  // The last step that is done: that of the newest committed checkpoint, or the one before if a stop or a
+  // kill came before that step was evaluated. -1: the run starts at step 1.
+  int64_t step = -1;
   bool from_scratch = false;           // what was trained is given up
   std::vector<std::string> set_aside;  // what of the run folder must make room
   std::vector<std::string> changes;    // of the run itself, to be recorded (recipe::RecordedChanges)

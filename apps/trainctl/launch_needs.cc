@@ -1,10 +1,12 @@
 #include "apps/trainctl/launch_needs.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "apps/trainctl/host_of_run.h"
+#include "apps/trainctl/planned_job.h"
 #include "apps/trainctl/progress_view.h"
 #include "apps/trainctl/remote_nodes.h"
 #include "apps/trainctl/slurm_job.h"
@@ -21,6 +23,7 @@
 #include "model/model_spec.h"
 #include "optim/optimizer.h"
 #include "recipe/derive.h"
+#include "tokenizer/tokenizer.h"
 
 namespace trainctl::cli {
 namespace {
@@ -35,9 +38,10 @@ int64_t CheckpointsAtOnce(const recipe::Recipe& recipe) {
 }
 
 absl::Status CheckRoom(const recipe::Recipe& recipe, const std::string& folder, int64_t there) {
-  const absl::StatusOr<int64_t> found = FreeBytes(folder);
+  const absl::StatusOr<std::optional<int64_t>> found = FreeBytes(folder);
   if (!found.ok()) return Annotate(found.status(), folder);
-  const int64_t free_bytes = *found;
+  if (!found->has_value()) return absl::OkStatus();  // NoteOfUnknownRoom
+  const int64_t free_bytes = **found;
   const int64_t at_once = CheckpointsAtOnce(recipe);
   const int64_t count = std::max<int64_t>(at_once - there, 1);
   const int64_t each_bytes = CheckpointBytes(recipe);
@@ -51,6 +55,14 @@ absl::Status CheckRoom(const recipe::Recipe& recipe, const std::string& folder, 
                        ? " (checkpoint.keep + 1: the new one is written before the oldest goes)"
                        : "",
                    ". Free some, lower checkpoint.keep, or put run.root on another disk"));
+}
+
+// A sentence if the file system of `folder` does not report its size; else empty.
+std::string NoteOfUnknownRoom(const std::string& folder) {
+  const absl::StatusOr<std::optional<int64_t>> free_bytes = FreeBytes(folder);
+  if (!free_bytes.ok() || free_bytes->has_value()) return "";
+  return absl::StrCat("the file system of ", folder,
+                      " does not say how much room it has: whether the checkpoints fit is not checked");
 }
 
 absl::Status CheckFirstWeights(const recipe::ModelConfig& model) {
@@ -67,6 +79,20 @@ absl::Status CheckMachines(const recipe::Recipe& recipe, const cluster::Host& ho
   if (IsSubmitted(recipe)) return CheckCanSubmit();
   return recipe.launch.backend == "local" ? CheckDeviceIsHere(recipe, host)
                                           : FindRemoteNodes(recipe).status();
+}
+
+// A sentence if the model's configs end a text with other tokens than `end`, which ends its training data.
+std::string NoteOfOtherEnd(const recipe::Recipe& recipe, const std::string& end) {
+  const absl::StatusOr<std::vector<int64_t>> of_model = EndIdsOfModel(recipe);
+  const auto tokenizer = tokenizer::Tokenizer::Load(recipe.data.tokenizer);
+  if (!of_model.ok() || of_model->empty() || !tokenizer.ok()) return "";
+  const int32_t id = end.empty() ? -1 : (*tokenizer)->IdOf(end);
+  if (std::find(of_model->begin(), of_model->end(), id) != of_model->end()) return "";
+  return absl::StrCat(
+      id < 0 ? "no token ends a document" : absl::StrCat("documents end with ", end, " (", id, ")"),
+      ", but eos_token_id of the model is ", absl::StrJoin(*of_model, ", "),
+      id < 0 ? ": the model does not learn to end an answer" : "; an exported model gets both",
+      " (data.end_of_document)");
 }
 
 data::OpenOptions OpenShowing(ProgressView& view, data::KeptDocuments* kept) {
@@ -96,28 +122,44 @@ int64_t CheckpointRoomBytes(const recipe::Recipe& recipe) {
   return each_bytes > INT64_MAX / count ? INT64_MAX : each_bytes * count;
 }
 
-std::vector<absl::Status> FindMissing(const recipe::Recipe& recipe, const cluster::Host& host,
-                                      const std::string& run_dir, const Output& output,
-                                      data::KeptDocuments* kept) {
+LaunchNeeds FindMissing(const recipe::Recipe& recipe, const cluster::Host& host, const std::string& run_dir,
+                        const Output& output, data::KeptDocuments* kept) {
   ProgressView view(output.stderr_terminal);
   std::vector<absl::Status> checks = {CheckMachines(recipe, host),
                                       launcher::CheckWorkerEnv(recipe.launch.env)};
-  for (absl::Status& status : data::FindDataProblems(recipe, OpenShowing(view, kept))) {
-    checks.push_back(std::move(status));
-  }
+  data::OpenOptions open = OpenShowing(view, kept);
+  open.check_tokens = true;
+  data::DataReport report = data::CheckData(recipe, std::move(open));
+  for (absl::Status& status : report.problems) checks.push_back(std::move(status));
   checks.push_back(CheckFirstWeights(recipe.model));
-  checks.push_back(CheckRoom(recipe, run_dir.empty() ? recipe.run.root : run_dir, 0));
+  checks.push_back(EndIdsOfModel(recipe).status());
+  const std::string& folder = run_dir.empty() ? recipe.run.root : run_dir;
+  checks.push_back(CheckRoom(recipe, folder, 0));
   checks.push_back(FindWorkerProgram().status());
-  return checks;
+  LaunchNeeds needs = {.missing = std::move(checks),
+                       .notes = std::move(report.notes),
+                       .end_of_document = recipe.data.end_of_document};
+  if (std::string note = NoteOfUnknownRoom(folder); !note.empty()) needs.notes.push_back(std::move(note));
+  if (recipe.data.tokenizer == "byte") return needs;
+  needs.end_of_document = report.end_of_document.empty() ? "none" : report.end_of_document;
+  if (std::string note = NoteOfOtherEnd(recipe, report.end_of_document); !note.empty()) {
+    needs.notes.push_back(std::move(note));
+  }
+  return needs;
 }
 
-std::vector<absl::Status> FindMissingToContinue(const recipe::Recipe& recipe, const cluster::Host& host,
-                                                const run::RunFolder& run, bool begins_again) {
+LaunchNeeds FindMissingToContinue(const recipe::Recipe& recipe, const cluster::Host& host,
+                                  const run::RunFolder& run, bool begins_again) {
   const auto saved = checkpoint::ListCheckpoints(run.checkpoints_path());
-  return {CheckMachines(recipe, host), launcher::CheckWorkerEnv(recipe.launch.env),
-          begins_again ? CheckFirstWeights(recipe.model) : absl::OkStatus(),
-          CheckRoom(recipe, run.path(), saved.ok() ? static_cast<int64_t>(saved->size()) : 0),
-          FindWorkerProgram().status()};
+  LaunchNeeds needs = {
+      .missing = {CheckMachines(recipe, host), launcher::CheckWorkerEnv(recipe.launch.env),
+                  begins_again ? CheckFirstWeights(recipe.model) : absl::OkStatus(),
+                  CheckRoom(recipe, run.path(), saved.ok() ? static_cast<int64_t>(saved->size()) : 0),
+                  FindWorkerProgram().status()},
+      .notes = {},
+      .end_of_document = recipe.data.end_of_document};
+  if (std::string note = NoteOfUnknownRoom(run.path()); !note.empty()) needs.notes.push_back(std::move(note));
+  return needs;
 }
 
 std::vector<absl::Status> LacksOfRecipe(const recipe::LoadedRecipe& loaded,

@@ -16,16 +16,21 @@
 
 namespace trainctl::cli {
 
+struct LaunchNeeds {
+  std::vector<absl::Status> missing;
+  std::vector<std::string> notes;  // about the data and the disk
+  std::string end_of_document;     // data.end_of_document as it is from now on
+};
+
 // All that is missing, in the order in which a launch would meet it: UsageError for what the recipe lacks or
 // a path that matches nothing, EnvironmentError for what is absent, BadDataError for what is damaged.
 // `run_dir`: --run-dir, or empty for a new folder below run.root. Shows on stderr how far reading large data
 // is.
-std::vector<absl::Status> FindMissing(const recipe::Recipe& recipe, const cluster::Host& host,
-                                      const std::string& run_dir, const Output& output,
-                                      data::KeptDocuments* kept = nullptr);
+LaunchNeeds FindMissing(const recipe::Recipe& recipe, const cluster::Host& host, const std::string& run_dir,
+                        const Output& output, data::KeptDocuments* kept = nullptr);
 // The same for a run that goes on: what it has begun with is not needed, unless it begins again at step 1.
-std::vector<absl::Status> FindMissingToContinue(const recipe::Recipe& recipe, const cluster::Host& host,
-                                                const run::RunFolder& run, bool begins_again);
+LaunchNeeds FindMissingToContinue(const recipe::Recipe& recipe, const cluster::Host& host,
+                                  const run::RunFolder& run, bool begins_again);
 
 // Reads large data that the run does not keep, or not as it is now, for `kept`.
 absl::Status ReadToKeep(const recipe::Recipe& recipe, const Output& output, data::KeptDocuments& kept);

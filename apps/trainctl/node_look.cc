@@ -1,6 +1,7 @@
 #include "apps/trainctl/node_look.h"
 
 #include <map>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -66,8 +67,8 @@ rendezvous::NodeFacts LookAtThisNode(const std::string& worker_program, const re
   facts.libraries = HashOfLibTorch(programs, setup.env);
   if (const absl::StatusOr<std::string> own = OwnProgram(); own.ok()) facts.trainctl = HashOf({*own});
   facts.run_files = HashRunFiles(setup.run_dir);
-  facts.run_free_bytes = FreeBytes(setup.run_dir).value_or(-1);
-  facts.temp_free_bytes = FreeBytes(kTempFolder).value_or(-1);
+  facts.run_free_bytes = FreeBytes(setup.run_dir).value_or(std::nullopt).value_or(-1);
+  facts.temp_free_bytes = FreeBytes(kTempFolder).value_or(std::nullopt).value_or(-1);
   const absl::StatusOr<cluster::Host> host = cluster::DetectHost();
   if (host.ok()) facts.memory_available_bytes = host->memory_available_bytes;
   const absl::StatusOr<doctor::ShownDevices> devices = doctor::FindShownDevices();

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "base/shell_quote.h"
 #include "optim/optimizer.h"
+#include "optim/update_limits.h"
 #include "recipe/values.h"
 
 namespace trainctl::cli {
@@ -24,9 +25,12 @@ double LowerRate(const recipe::OptimizerConfig& config) {
 
 std::string NonFiniteAdvice(const recipe::Recipe& recipe, const std::string& run_path,
                             int64_t checkpoint_step, int64_t failed_step) {
-  if (failed_step == 1 || recipe.optimizer.lr == 0) {
+  const bool skips = recipe.train.on_nonfinite == "skip";
+  // Such a run ends at this step if it has skipped every update since step 1.
+  const bool made_no_update = failed_step == 1 || (skips && failed_step == optim::kMostSkippedInARow);
+  if (made_no_update || recipe.optimizer.lr == 0) {
     return absl::StrCat(
-        failed_step == 1 ? "no update was made before it" : "optimizer.lr is 0",
+        made_no_update ? "no update was made before it" : "optimizer.lr is 0",
         ", so another learning rate changes nothing: look at the weights that the run began with "
         "(model.weights), and at its data");
   }
@@ -36,11 +40,21 @@ std::string NonFiniteAdvice(const recipe::Recipe& recipe, const std::string& run
   if (recipe.optimizer.min_lr > lr) {
     absl::StrAppend(&command, " --set optimizer.min_lr=", recipe::FormatDouble(lr));
   }
-  std::string advice = absl::StrCat(
+  std::string advice;
+  if (skips && checkpoint_step > 0 && checkpoint_step >= failed_step - optim::kMostSkippedInARow) {
+    advice =
+        absl::StrCat("the checkpoint of step ", checkpoint_step,
+                     " may hold the weights that no longer give finite gradients. If it does, and `trainctl "
+                     "checkpoint ls ",
+                     ShellQuote(run_path), "` lists an older one, move the newer ones out of ",
+                     ShellQuote(run_path + "/checkpoints"), " first; else launch a new run. Then\n");
+  }
+  absl::StrAppend(
+      &advice,
       checkpoint_step > 0 ? absl::StrCat("go on from step ", checkpoint_step) : "begin again at step 1",
       " with a lower learning rate (it is ", recipe::FormatDouble(recipe.optimizer.lr), "):\n  ", command,
       "\nor with --set optimizer.warmup_steps=N (counted from step 1), --set optimizer.clip_norm=X");
-  if (recipe.train.on_nonfinite != "skip") {
+  if (!skips) {
     absl::StrAppend(&advice, ", --set train.on_nonfinite=skip (leaves out such updates)");
   }
   return advice;

@@ -1,5 +1,6 @@
 #include "apps/trainctl/planned_job.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -33,24 +34,29 @@ std::string ModelFolderOf(const recipe::Recipe& recipe) {
   return other.ok() && PathExists(other->model_files_path()) ? other->model_files_path() : "";
 }
 
-absl::Status CheckSpecialTokens(const std::string& folder) {
-  for (const char* name : {"/config.json", "/generation_config.json"}) {
+}  // namespace
+
+absl::StatusOr<std::vector<int64_t>> EndIdsOfModel(const recipe::Recipe& recipe) {
+  const std::string folder = ModelFolderOf(recipe);
+  std::vector<int64_t> ids;
+  for (const char* name : {"/generation_config.json", "/config.json"}) {
     const std::string path = folder + name;
     if (folder.empty() || !PathExists(path)) continue;
     TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-    TRAINCTL_RETURN_IF_ERROR(model::ReadSpecialTokens(text, path).status());
+    TRAINCTL_ASSIGN_OR_RETURN(const model::SpecialTokens tokens, model::ReadSpecialTokens(text, path));
+    for (const int64_t id : tokens.eos) {
+      if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+    }
   }
-  return absl::OkStatus();
+  return ids;
 }
-
-}  // namespace
 
 absl::Status KeepModelFiles(const run::RunFolder& run, const recipe::Recipe& recipe) {
   run::ModelFileSources sources{.folder = ModelFolderOf(recipe)};
   if (recipe.data.tokenizer != "byte") {
     TRAINCTL_ASSIGN_OR_RETURN(sources.tokenizer, tokenizer::Tokenizer::FindFile(recipe.data.tokenizer));
   }
-  TRAINCTL_RETURN_IF_ERROR(CheckSpecialTokens(sources.folder));
+  TRAINCTL_RETURN_IF_ERROR(EndIdsOfModel(recipe).status());
   return run::KeepModelFiles(sources, run.model_files_path());
 }
 

@@ -1,6 +1,9 @@
 // A plan made ready to run: the files that its workers read, and the launcher's options.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "launcher/job.h"
 #include "plan/plan.h"
@@ -12,6 +15,10 @@ namespace trainctl::cli {
 // Of a new run: what it keeps of its model's folder (run/model_files.h). BadDataError: that folder's ids are
 // no ids.
 absl::Status KeepModelFiles(const run::RunFolder& run, const recipe::Recipe& recipe);
+
+// The ids that end a text as generation_config.json and config.json of the recipe's model say; none where
+// there is no such file. BadDataError: they are no ids.
+absl::StatusOr<std::vector<int64_t>> EndIdsOfModel(const recipe::Recipe& recipe);
 
 // Complete before the first worker starts.
 absl::Status WriteRunFiles(const run::RunFolder& run, const recipe::Recipe& recipe, const plan::Plan& plan);

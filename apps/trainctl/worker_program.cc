@@ -9,10 +9,8 @@
 
 #include "base/files.h"
 #include "base/subprocess.h"
-#include "checkpoint/examine.h"
 #include "cluster/host.h"
 #include "launcher/worker_contract.h"
-#include "run/run_folder.h"
 
 namespace trainctl::cli {
 
@@ -34,22 +32,14 @@ absl::StatusOr<std::string> FindWorkerProgram() {
 }
 
 absl::StatusOr<std::vector<std::string>> OneProcessArgs(const std::string& verb,
-                                                        const std::string& run_path) {
-  TRAINCTL_ASSIGN_OR_RETURN(const run::RunFolder run, run::RunFolder::Open(run_path));
-  std::vector<std::string> warnings;
-  const absl::StatusOr<checkpoint::CheckpointInfo> newest =
-      checkpoint::FindNewestGood(run.checkpoints_path(), &warnings);
-  for (const std::string& warning : warnings) std::fprintf(stderr, "warning: %s\n", warning.c_str());
-  if (newest.status().code() == absl::StatusCode::kNotFound) {
-    return BadDataError(absl::StrCat(run.path(), " has no checkpoint yet"));
-  }
-  if (!newest.ok()) return newest.status();
+                                                        const CheckpointChoice& choice) {
+  TRAINCTL_ASSIGN_OR_RETURN(const ChosenCheckpoint chosen, ChooseCheckpoint(choice));
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, cluster::DetectHost());
   return std::vector<std::string>{verb,
                                   "--run-dir",
-                                  run.path(),
+                                  chosen.run,
                                   "--checkpoint",
-                                  newest->path,
+                                  chosen.path,
                                   "--threads",
                                   absl::StrCat(host.allowed_cores),
                                   "--weight-bytes",

@@ -15,6 +15,7 @@
 #include "base/files.h"
 #include "base/standard_fds.h"
 #include "base/status.h"
+#include "data/document_store.h"
 #include "launcher/printable_text.h"
 #include "launcher/worker_contract.h"
 #include "launcher/worker_signals.h"
@@ -95,6 +96,7 @@ absl::StatusOr<int> Train(std::vector<std::string> args) {
   deps.metrics_path = folder.metrics_path();
   deps.timings_path = folder.timings_path();
   deps.documents_path = folder.documents_path();
+  deps.data_record_path = folder.data_path();
   deps.tensorboard_path = folder.tensorboard_path();
   deps.traces_path = folder.traces_path();
   deps.profiles_path = folder.profiles_path();
@@ -137,10 +139,26 @@ absl::Status Generate(const trainer::InferenceDeps& deps, const std::map<std::st
   return Print("\n");  // as every program ends its output
 }
 
+// All of `file`, in place of the recipe's evaluation sets.
+void EvaluateOnly(const std::string& file, recipe::Recipe& recipe) {
+  recipe::DataSource source = recipe.data.train.front();  // for the fields of JSONL
+  source.name = file;
+  source.files = {file};
+  source.kind = "auto";
+  source.weight.reset();
+  source.holdout = 0;
+  const absl::StatusOr<data::SourceKind> kind = data::KindOfFile(source, file);
+  if (!kind.ok() || *kind != data::SourceKind::kJsonl) source.prompt_field.clear();
+  for (recipe::DataSource& train : recipe.data.train) train.holdout = 0;
+  recipe.data.eval = {std::move(source)};
+  recipe.train.eval_batches = int64_t{1} << 40;
+}
+
 absl::StatusOr<int> OnRun(const std::string& verb, const std::vector<std::string>& args) {
   TRAINCTL_ASSIGN_OR_RETURN(const auto options, ParsePairs(args));
   TRAINCTL_ASSIGN_OR_RETURN(const run::RunFolder folder, run::RunFolder::Open(Get(options, "--run-dir", "")));
-  TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe recipe, ReadRecipe(folder));
+  TRAINCTL_ASSIGN_OR_RETURN(recipe::Recipe recipe, ReadRecipe(folder));
+  if (const std::string file = Get(options, "--data", ""); !file.empty()) EvaluateOnly(file, recipe);
   trainer::InferenceDeps deps;
   deps.recipe = &recipe;
   deps.checkpoint_path = Get(options, "--checkpoint", "");

@@ -1,10 +1,8 @@
 #include "base/files.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,6 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/lock_open_file.h"
 #include "base/status.h"
 
 namespace trainctl {
@@ -152,7 +151,21 @@ absl::StatusOr<int64_t> FileBytes(const std::string& path) {
   return static_cast<int64_t>(info.st_size);
 }
 
-absl::StatusOr<int64_t> FreeBytes(const std::string& folder) {
+DiskRoom RoomOf(const struct ::statvfs& info) {
+  const auto bytes_of = [&](uint64_t blocks) {
+    int64_t bytes = 0;
+    return __builtin_mul_overflow(blocks, info.f_frsize, &bytes) ? INT64_MAX : bytes;
+  };
+  return {.free_bytes = bytes_of(info.f_bavail), .total_bytes = bytes_of(info.f_blocks)};
+}
+
+absl::StatusOr<DiskRoom> FindRoom(const std::string& path) {
+  struct ::statvfs info = {};
+  if (::statvfs(path.c_str(), &info) != 0) return ErrnoError("ask for the free space of", path, errno);
+  return RoomOf(info);
+}
+
+absl::StatusOr<std::optional<int64_t>> FreeBytes(const std::string& folder) {
   std::filesystem::path nearest = std::filesystem::absolute(folder).lexically_normal();
   std::error_code error;
   while (!std::filesystem::exists(nearest, error) && nearest.has_relative_path())
@@ -160,9 +173,8 @@ absl::StatusOr<int64_t> FreeBytes(const std::string& folder) {
   const std::string path = nearest.string();
   if (!std::filesystem::is_directory(nearest, error)) return ErrnoError("write below", path, ENOTDIR);
   if (::access(path.c_str(), W_OK | X_OK) != 0) return ErrnoError("write below", path, errno);
-  struct statvfs info;
-  if (::statvfs(path.c_str(), &info) != 0) return ErrnoError("ask for the free space of", path, errno);
-  return static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize);
+  TRAINCTL_ASSIGN_OR_RETURN(const DiskRoom room, FindRoom(path));
+  return room.is_known() ? std::optional(room.free_bytes) : std::nullopt;
 }
 
 absl::Status RemoveAll(const std::string& path) {
@@ -219,8 +231,8 @@ absl::StatusOr<FileLock> FileLock::TryLock(const std::string& path,
   FileLock lock;
   lock.fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
   if (lock.fd_ < 0) return ErrnoError("open", path, errno);
-  if (::flock(lock.fd_, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) return ErrnoError("lock", path, errno);
+  TRAINCTL_ASSIGN_OR_RETURN(const bool is_locked, TryLockOpenFile(lock.fd_, LockKind::kExclusive, path));
+  if (!is_locked) {
     const int64_t pid = ReadLockOwner(path).pid;
     return EnvironmentError(
         absl::StrCat(path, " is locked by ", pid > 0 ? absl::StrCat("process ", pid) : "another process"));

@@ -3,10 +3,13 @@
 // same file.
 #pragma once
 
+#include <sys/statvfs.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -35,9 +38,18 @@ absl::Status SyncDir(const std::string& path);
 absl::Status SyncFile(const std::string& path);
 bool PathExists(const std::string& path);
 absl::StatusOr<int64_t> FileBytes(const std::string& path);
-// What this user may still write below `folder`, which may be yet to be made. EnvironmentError where it
-// cannot be: a file is in the way, or no permission.
-absl::StatusOr<int64_t> FreeBytes(const std::string& folder);
+// The room of a file system for this user.
+struct DiskRoom {
+  int64_t free_bytes = 0;
+  int64_t total_bytes = 0;
+  // File systems on object stores may report a size of 0. Their free bytes mean nothing.
+  bool is_known() const { return total_bytes > 0; }
+};
+DiskRoom RoomOf(const struct ::statvfs& info);
+absl::StatusOr<DiskRoom> FindRoom(const std::string& path);
+// What this user may still write below `folder`, which need not exist yet; nullopt if its file system does
+// not report a size. EnvironmentError if `folder` cannot be made: a file is in the way, or no permission.
+absl::StatusOr<std::optional<int64_t>> FreeBytes(const std::string& folder);
 absl::Status RemoveAll(const std::string& path);
 
 // A read-only map of a whole file. An empty file maps to an empty span.
@@ -61,11 +73,12 @@ class MappedFile {
   int fd_ = -1;
 };
 
-// An advisory lock (flock) held until destruction; released by the kernel when the process dies. The file
-// names its owner (lock_owner.h), also to machines that do not see the lock.
+// An advisory lock (lock_open_file.h) held until destruction; released by the kernel when the process dies.
+// The file names its owner (lock_owner.h), also to machines that do not see the lock.
 class FileLock {
  public:
   // Does not wait: EnvironmentError when another process holds it; the message has the holder's pid.
+  // EnvironmentError with advice if the file system has no locks.
   // `may_follow` is asked about whom the file names, before this process is written there; its error is
   // returned.
   static absl::StatusOr<FileLock> TryLock(

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "base/lfs_pointer.h"
 #include "base/status.h"
 
 namespace trainctl {
@@ -45,6 +46,8 @@ class StrictJsonBuilder : public nlohmann::json_sax<JsonType> {
     return true;
   }
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& error) override {
+    status_ = RefuseLfsPointer(text_, what_);
+    if (!status_.ok()) return false;
     constexpr int kNumberOverflow = 406;
     if (error.id == kNumberOverflow) return Fail("a number is out of range");
     size_t offset = std::min(text_.size(), position > 0 ? position - 1 : 0);

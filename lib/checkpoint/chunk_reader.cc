@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/files.h"
+#include "base/lfs_pointer.h"
 #include "base/life_signs.h"
 #include "base/status.h"
 #include "checkpoint/block_writer.h"
@@ -62,6 +63,7 @@ absl::StatusOr<int> OpenSizedFile(const std::string& path, int64_t size_bytes) {
   }
   if (!S_ISREG(info.st_mode) || info.st_size != size_bytes) {
     ::close(fd);
+    TRAINCTL_RETURN_IF_ERROR(RefuseLfsPointerFile(path));
     return BadDataError(absl::StrCat(path, ": damaged: has ", info.st_size, " bytes instead of ", size_bytes,
                                      info.st_size < size_bytes ? " (truncated)" : ""));
   }

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/dtype.h"
+
 namespace trainctl::checkpoint {
 namespace {
 
@@ -42,6 +44,14 @@ bool AllFinite(DType dtype, absl::Span<const std::byte> bytes) {
     default:
       return true;
   }
+}
+
+int64_t FirstNonFinite(DType dtype, absl::Span<const std::byte> bytes) {
+  if (AllFinite(dtype, bytes)) return -1;
+  const size_t element_bytes = static_cast<size_t>(DTypeBytes(dtype));
+  size_t first = 0;
+  while (AllFinite(dtype, bytes.subspan(first * element_bytes, element_bytes))) ++first;
+  return static_cast<int64_t>(first);
 }
 
 }  // namespace trainctl::checkpoint

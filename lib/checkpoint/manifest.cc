@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "base/json.h"
+#include "base/lfs_pointer.h"
 #include "base/status.h"
 #include "base/strict_json.h"
 #include "checkpoint/block_writer.h"
@@ -322,6 +323,7 @@ absl::StatusOr<std::string> FormatManifest(const Manifest& manifest) {
 }
 
 absl::StatusOr<Manifest> ParseManifest(absl::string_view text, absl::string_view what) {
+  TRAINCTL_RETURN_IF_ERROR(RefuseLfsPointer(text, what));
   TRAINCTL_RETURN_IF_ERROR(CheckSeal(text, what));
   TRAINCTL_ASSIGN_OR_RETURN(const Json json, ParseStrictJson<Json>(text, what, 96));
   TRAINCTL_ASSIGN_OR_RETURN(const int64_t version, ParseFormat(json, what));

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <map>
 #include <set>
@@ -14,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/files.h"
+#include "base/lfs_pointer.h"
 #include "base/life_signs.h"
 #include "base/status.h"
 #include "base/strict_json.h"
@@ -64,8 +66,12 @@ absl::StatusOr<SafetensorsHeader> ReadHeader(const std::string& path) {
   struct stat info;
   if (::fstat(fd.get(), &info) != 0) return ErrnoError("stat", path, errno);
   if (!S_ISREG(info.st_mode)) return BadDataError(absl::StrCat(path, ": not a regular file"));
-  std::byte first[8] = {};
-  if (info.st_size >= 8) TRAINCTL_RETURN_IF_ERROR(ReadAt(fd.get(), path, 0, first));
+  std::array<std::byte, kLfsPointerPrefixBytes> begin = {};
+  const auto first = absl::MakeSpan(begin).first(std::min(begin.size(), static_cast<size_t>(info.st_size)));
+  TRAINCTL_RETURN_IF_ERROR(ReadAt(fd.get(), path, 0, first));
+  if (IsLfsPointer({reinterpret_cast<const char*>(first.data()), first.size()}, info.st_size)) {
+    return LfsPointerError(path);
+  }
   TRAINCTL_ASSIGN_OR_RETURN(const int64_t length, ParseSafetensorsLength(first, info.st_size, path));
   std::string json(static_cast<size_t>(length), '\0');
   const absl::Span<std::byte> bytes(reinterpret_cast<std::byte*>(json.data()), json.size());

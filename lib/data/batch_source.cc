@@ -3,19 +3,26 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/counter_rng.h"
+#include "base/files.h"
 #include "base/status.h"
+#include "base/units.h"
 #include "data/document_set.h"
 #include "data/document_store.h"
 #include "data/mixture.h"
-#include "data/packing.h"
 #include "data/prepared_tokenizer.h"
-#include "data/token_stream.h"
+#include "data/sequences.h"
+#include "data/text_markers.h"
+#include "data/whole_sequences.h"
 
 namespace trainctl::data {
 namespace {
@@ -25,7 +32,6 @@ constexpr int64_t kMaxPosition = int64_t{1} << 62;  // of a stream; in tokens
 struct Shape {
   int64_t batch_sequences = 0;
   int64_t seq_len = 0;
-  Packing packing = Packing::kDocuments;
 };
 
 absl::Status CheckRange(const Shape& shape, int64_t step, SequenceRange which) {
@@ -40,86 +46,33 @@ absl::Status CheckRange(const Shape& shape, int64_t step, SequenceRange which) {
   return absl::OkStatus();
 }
 
-// The training mix. Sequence n of the run is sequence k of the source that the mixture names.
+// Sequence n is sequence k of the source that the mixture names; from `end` on, all are padding.
 class MixedSource : public BatchSource {
  public:
-  struct Source {
-    std::unique_ptr<TokenStream> stream;
-    std::string stream_name;
-  };
-
-  MixedSource(std::vector<Source> sources, Mixture mixture, Shape shape, bool shuffle, uint64_t seed)
-      : sources_(std::move(sources)),
-        mixture_(std::move(mixture)),
-        shape_(shape),
-        shuffle_(shuffle),
-        seed_(seed) {}
+  MixedSource(std::vector<std::unique_ptr<Sequences>> sources, Mixture mixture, Shape shape, int64_t end)
+      : sources_(std::move(sources)), mixture_(std::move(mixture)), shape_(shape), end_(end) {}
 
   absl::StatusOr<Batch> Get(int64_t step, SequenceRange which) const override {
     TRAINCTL_RETURN_IF_ERROR(CheckRange(shape_, step, which));
-    Batch batch = PaddingBatch(which.count, shape_.seq_len, shape_.packing);
+    Batch batch = PaddingBatch(which.count, shape_.seq_len);
     std::vector<bool> checked(sources_.size(), false);
     for (int64_t row = 0; row < which.count; ++row) {
-      const Mixture::Draw draw = mixture_.At(step * shape_.batch_sequences + which.first + row);
+      const int64_t number = step * shape_.batch_sequences + which.first + row;
+      if (number >= end_) break;
+      const Mixture::Draw draw = mixture_.At(number);
       const size_t index = static_cast<size_t>(draw.source);
-      const Source& source = sources_[index];
-      if (!checked[index]) TRAINCTL_RETURN_IF_ERROR(source.stream->CheckUnchanged());
+      if (!checked[index]) TRAINCTL_RETURN_IF_ERROR(sources_[index]->CheckUnchanged());
       checked[index] = true;
-      const int64_t sequence = shuffle_ ? Shuffled(source, draw.index) : draw.index;
-      TRAINCTL_RETURN_IF_ERROR(
-          FillRow(*source.stream, sequence * shape_.seq_len, shape_.seq_len + 1, shape_.packing, row, batch));
+      TRAINCTL_RETURN_IF_ERROR(sources_[index]->Fill(draw.index, row, batch));
     }
     return batch;
   }
 
  private:
-  // Sequences of one epoch's length are dealt in a shuffled order, so that the pieces of one long document
-  // do not fill a batch.
-  int64_t Shuffled(const Source& source, int64_t sequence) const {
-    const int64_t block_sequences = source.stream->epoch_tokens() / shape_.seq_len;
-    if (block_sequences <= 1) return sequence;
-    const int64_t block = sequence / block_sequences;
-    const uint64_t stream = StreamOf(absl::StrCat(source.stream_name, "/sequences/", block));
-    return block * block_sequences + static_cast<int64_t>(PermutedIndex(
-                                         seed_, stream, static_cast<uint64_t>(sequence % block_sequences),
-                                         static_cast<uint64_t>(block_sequences)));
-  }
-
-  std::vector<Source> sources_;
+  std::vector<std::unique_ptr<Sequences>> sources_;
   Mixture mixture_;
   Shape shape_;
-  bool shuffle_;
-  uint64_t seed_;
-};
-
-// Evaluation: every token once, in order; rows behind the last token are padding.
-class OrderedSource : public BatchSource {
- public:
-  OrderedSource(std::unique_ptr<TokenStream> stream, Shape shape)
-      : stream_(std::move(stream)), shape_(shape) {}
-
-  int64_t num_batches() const {
-    const int64_t num_targets = stream_->epoch_tokens() - 1;
-    const int64_t batch_targets = shape_.batch_sequences * shape_.seq_len;
-    return num_targets / batch_targets + (num_targets % batch_targets != 0 ? 1 : 0);
-  }
-
-  absl::StatusOr<Batch> Get(int64_t step, SequenceRange which) const override {
-    TRAINCTL_RETURN_IF_ERROR(CheckRange(shape_, step, which));
-    TRAINCTL_RETURN_IF_ERROR(stream_->CheckUnchanged());
-    Batch batch = PaddingBatch(which.count, shape_.seq_len, shape_.packing);
-    for (int64_t row = 0; row < which.count; ++row) {
-      const int64_t position = (step * shape_.batch_sequences + which.first + row) * shape_.seq_len;
-      const int64_t available = stream_->epoch_tokens() - position;
-      if (available < 2) break;  // an input without a target
-      TRAINCTL_RETURN_IF_ERROR(FillRow(*stream_, position, available, shape_.packing, row, batch));
-    }
-    return batch;
-  }
-
- private:
-  std::unique_ptr<TokenStream> stream_;
-  Shape shape_;
+  int64_t end_;
 };
 
 absl::StatusOr<Shape> CheckedShape(const recipe::Recipe& recipe) {
@@ -137,7 +90,6 @@ absl::StatusOr<Shape> CheckedShape(const recipe::Recipe& recipe) {
   if (recipe.model.spec.vocab < 1 || recipe.model.spec.vocab > kMax) {
     return UsageError(absl::StrCat("model.vocab = ", recipe.model.spec.vocab, " is not within 1..2^31"));
   }
-  TRAINCTL_ASSIGN_OR_RETURN(shape.packing, ParsePacking(recipe.data.packing));
   return shape;
 }
 
@@ -158,6 +110,10 @@ absl::StatusOr<std::unique_ptr<tokenizer::Tokenizer>> LoadTokenizer(const recipe
   TRAINCTL_RETURN_IF_ERROR(CheckPreparedVocab(recipe.data, recipe.model.spec.vocab));
   if (recipe.data.tokenizer == "byte") return nullptr;
   TRAINCTL_ASSIGN_OR_RETURN(auto tokenizer, tokenizer::Tokenizer::Load(recipe.data.tokenizer));
+  if (recipe.data.end_of_document != "auto") {
+    TRAINCTL_RETURN_IF_ERROR(
+        Annotate(tokenizer->SetEndOfDocument(recipe.data.end_of_document), "data.end_of_document"));
+  }
   TRAINCTL_RETURN_IF_ERROR(CheckPreparedTokenizer(recipe.data));
   if (tokenizer->vocab_size() > recipe.model.spec.vocab) {
     return UsageError(absl::StrCat("data.tokenizer = '", recipe.data.tokenizer, "' has ids up to ",
@@ -169,7 +125,7 @@ absl::StatusOr<std::unique_ptr<tokenizer::Tokenizer>> LoadTokenizer(const recipe
 }
 
 absl::StatusOr<std::vector<int64_t>> MixWeights(const recipe::DataConfig& data,
-                                                const std::vector<MixedSource::Source>& sources) {
+                                                const std::vector<std::unique_ptr<Sequences>>& sources) {
   std::vector<double> shares;
   double sum = 0;
   for (const recipe::DataSource& source : data.train) {
@@ -182,7 +138,7 @@ absl::StatusOr<std::vector<int64_t>> MixWeights(const recipe::DataConfig& data,
   }
   if (shares.empty()) {
     std::vector<int64_t> by_size;
-    for (const auto& source : sources) by_size.push_back(source.stream->epoch_tokens());
+    for (const auto& source : sources) by_size.push_back(source->EpochTokens());
     return by_size;
   }
   if (shares.size() != data.train.size()) {
@@ -193,19 +149,43 @@ absl::StatusOr<std::vector<int64_t>> MixWeights(const recipe::DataConfig& data,
   return IntegerWeights(shares);
 }
 
-absl::StatusOr<EvalSet> MakeEvalSet(std::string name, DocumentSet documents, const Shape& shape,
-                                    int64_t eval_batches) {
-  if (documents.num_tokens() < 2) {
-    return BadDataError(absl::StrCat("evaluation set ", name, " has ", documents.num_tokens(),
-                                     " token; there is nothing to predict"));
+// All of the parts once, dealt evenly.
+EvalSet MakeEvalSet(std::string name, std::vector<std::unique_ptr<Sequences>> parts, const Shape& shape,
+                    int64_t eval_batches) {
+  std::vector<int64_t> counts;
+  int64_t total = 0;
+  for (const auto& part : parts) {
+    counts.push_back(part->EpochSequences());
+    total += counts.back();
   }
-  auto source = std::make_unique<OrderedSource>(
-      std::make_unique<TokenStream>(std::move(documents), ShuffleKey{.stream = name}), shape);
-  EvalSet set;
-  set.name = std::move(name);
-  set.num_batches = std::min(std::max<int64_t>(eval_batches, 1), source->num_batches());
-  set.source = std::move(source);
-  return set;
+  const int64_t num_batches = (total + shape.batch_sequences - 1) / shape.batch_sequences;
+  return {.name = std::move(name),
+          .source = std::make_unique<MixedSource>(std::move(parts), Mixture(counts), shape, total),
+          .num_batches = std::min(std::max<int64_t>(eval_batches, 1), num_batches)};
+}
+
+// Without those whose kind cannot be told.
+std::vector<std::string> FilesOfKind(const recipe::DataConfig& data, SourceKind wanted) {
+  std::vector<std::string> files;
+  for (const std::vector<recipe::DataSource>* sources : {&data.train, &data.eval}) {
+    for (const recipe::DataSource& source : *sources) {
+      for (const std::string& file : source.files) {
+        const absl::StatusOr<SourceKind> kind = KindOfFile(source, file);
+        if (kind.ok() && *kind == wanted) files.push_back(file);
+      }
+    }
+  }
+  return files;
+}
+
+// Of the tokens of indexed datasets; 0 where it cannot tell.
+int64_t IndexedBytes(const recipe::DataConfig& data) {
+  std::set<std::string> prefixes;
+  for (const std::string& file : FilesOfKind(data, SourceKind::kIndexed))
+    prefixes.insert(IndexedPrefix(file));
+  int64_t bytes = 0;
+  for (const std::string& prefix : prefixes) bytes += FileBytes(prefix + ".bin").value_or(0);
+  return bytes;
 }
 
 // The sources of a recipe, each opened once at most, whoever asks for its documents.
@@ -222,18 +202,33 @@ class Opener {
   // Once: the documents go with it.
   absl::StatusOr<std::unique_ptr<BatchSource>> Train() {
     if (recipe_.data.train.empty()) return UsageError("data.train: no source is given");
-    std::vector<MixedSource::Source> sources;
+    std::vector<std::unique_ptr<Sequences>> sources;
     for (size_t i = 0; i < recipe_.data.train.size(); ++i) {
       TRAINCTL_ASSIGN_OR_RETURN(Split * split, SplitOf(i));
-      MixedSource::Source source;
-      source.stream_name = absl::StrCat("data.train[", i, "]");
-      source.stream = std::make_unique<TokenStream>(
-          std::move(split->train), ShuffleKey{recipe_.data.shuffle, recipe_.run.seed, source.stream_name});
-      sources.push_back(std::move(source));
+      const recipe::DataSource& source = recipe_.data.train[i];
+      TRAINCTL_ASSIGN_OR_RETURN(const Packing packing, PackingOf(recipe_.data, source));
+      ShuffleKey key{recipe_.data.shuffle, recipe_.run.seed, absl::StrCat("data.train[", i, "]")};
+      TRAINCTL_ASSIGN_OR_RETURN(auto sequences, Place(std::move(split->train), std::move(key), packing,
+                                                      Repeat::kEndless, NameOf(source, "train", i)));
+      sources.push_back(std::move(sequences));
     }
     TRAINCTL_ASSIGN_OR_RETURN(const std::vector<int64_t> weights, MixWeights(recipe_.data, sources));
-    return std::make_unique<MixedSource>(std::move(sources), Mixture(weights), shape_, recipe_.data.shuffle,
-                                         recipe_.run.seed);
+    FindUses(sources, weights);
+    return std::make_unique<MixedSource>(std::move(sources), Mixture(weights), shape_, INT64_MAX);
+  }
+
+  std::vector<SourceUse> TakeUses() { return std::move(uses_); }
+  std::vector<Placement> TakePlacements() { return std::move(placements_); }
+  std::string EndOfDocument() const {
+    return tokenizer_ == nullptr ? "" : std::string(tokenizer_->TokenOf(tokenizer_->end_of_document_id()));
+  }
+  // What the texts have of their own and the tokenizer would have put there again.
+  std::string OwnStarts() const {
+    if (own_starts_ == 0) return "";
+    std::string start;
+    for (const int32_t id : tokenizer_->prefix_ids()) absl::StrAppend(&start, tokenizer_->TokenOf(id));
+    return absl::StrCat(own_starts_, own_starts_ == 1 ? " document begins" : " documents begin", " with ",
+                        start, ", which the tokenizer puts before a text: each has it once");
   }
 
   absl::StatusOr<std::vector<EvalSet>> Eval() {
@@ -246,7 +241,11 @@ class Opener {
         return UsageError(absl::StrCat("evaluation set ", name, ": weight is for data.train"));
       }
       if (source.holdout == 0) {
-        TRAINCTL_RETURN_IF_ERROR(Add(EvalFiles(source, name), name, sets));
+        TRAINCTL_ASSIGN_OR_RETURN(const Packing packing, PackingOf(recipe_.data, source));
+        TRAINCTL_ASSIGN_OR_RETURN(DocumentSet documents, EvalFiles(source, name));
+        std::map<Packing, DocumentSet> by_packing;
+        by_packing.emplace(packing, std::move(documents));
+        TRAINCTL_RETURN_IF_ERROR(Add(std::move(by_packing), name, sets));
         continue;
       }
       if (!source.files.empty() || held_out_is_named) {
@@ -267,11 +266,27 @@ class Opener {
  private:
   explicit Opener(const recipe::Recipe& recipe) : recipe_(recipe), splits_(recipe.data.train.size()) {}
 
+  void FindUses(const std::vector<std::unique_ptr<Sequences>>& sources, const std::vector<int64_t>& weights) {
+    double sum = 0;
+    for (const int64_t weight : weights) sum += static_cast<double>(weight);
+    const double run_tokens = static_cast<double>(recipe_.train.steps) *
+                              static_cast<double>(shape_.batch_sequences * shape_.seq_len);
+    for (size_t i = 0; i < sources.size(); ++i) {
+      const int64_t tokens = sources[i]->EpochTokens();
+      const double share = static_cast<double>(weights[i]) / sum;
+      uses_.push_back({.source = NameOf(recipe_.data.train[i], "train", i),
+                       .epoch_tokens = tokens,
+                       .epochs = run_tokens * share / static_cast<double>(tokens)});
+    }
+  }
+
   absl::StatusOr<std::shared_ptr<const DocumentStore>> Open(const recipe::DataSource& source) {
     HowToRead how = {.tokenizer = tokenizer_.get(), .kept = options_.kept};
     if (tokenizer_ != nullptr) {
       TRAINCTL_ASSIGN_OR_RETURN(how.tokenizer_file, tokenizer::Tokenizer::FindFile(recipe_.data.tokenizer));
     }
+    how.own_starts = &own_starts_;
+    how.check_tokens = options_.check_tokens;
     how.bytes_read = [this](int64_t bytes) {
       if (!options_.progress) return;
       done_bytes_ += bytes;
@@ -281,7 +296,9 @@ class Opener {
   }
 
   int64_t TotalBytes() {
-    if (total_bytes_ < 0) total_bytes_ = BytesReadAtOpening(recipe_.data);
+    if (total_bytes_ >= 0) return total_bytes_;
+    total_bytes_ = BytesReadAtOpening(recipe_.data);
+    if (options_.check_tokens) total_bytes_ += IndexedBytes(recipe_.data);
     return total_bytes_;
   }
 
@@ -306,28 +323,60 @@ class Opener {
     return std::move(split.train);
   }
 
-  // What the training sources hold out, as one set.
-  absl::StatusOr<DocumentSet> HeldOut(const std::string& name) {
-    std::vector<DocumentSet> held_out;
+  // What the training sources hold out: of each packing, one set.
+  absl::StatusOr<std::map<Packing, DocumentSet>> HeldOut(const std::string& name) {
+    std::map<Packing, std::vector<DocumentSet>> held_out;
     for (size_t i = 0; i < recipe_.data.train.size(); ++i) {
-      if (HoldoutOf(recipe_.data, recipe_.data.train[i]) == 0) continue;
+      const recipe::DataSource& source = recipe_.data.train[i];
+      if (HoldoutOf(recipe_.data, source) == 0) continue;
+      TRAINCTL_ASSIGN_OR_RETURN(const Packing packing, PackingOf(recipe_.data, source));
       TRAINCTL_ASSIGN_OR_RETURN(Split * split, SplitOf(i));
-      held_out.push_back(std::move(split->held_out));
+      held_out[packing].push_back(std::move(split->held_out));
     }
     if (held_out.empty())
       return UsageError(absl::StrCat("evaluation set ", name, ": there is no training source"));
-    if (held_out.size() == 1) return std::move(held_out.front());
-    TRAINCTL_ASSIGN_OR_RETURN(Split all, SplitDocuments(Interleave(std::move(held_out)), 0.0, 0, 0, name));
-    return std::move(all.train);
+    std::map<Packing, DocumentSet> by_packing;
+    for (auto& [packing, sets] : held_out) {
+      if (sets.size() == 1) {
+        by_packing.emplace(packing, std::move(sets.front()));
+        continue;
+      }
+      TRAINCTL_ASSIGN_OR_RETURN(Split all, SplitDocuments(Interleave(std::move(sets)), 0.0, 0, 0, name));
+      by_packing.emplace(packing, std::move(all.train));
+    }
+    return by_packing;
   }
 
-  absl::Status Add(absl::StatusOr<DocumentSet> documents, const std::string& name,
-                   std::vector<EvalSet>& sets) const {
-    TRAINCTL_RETURN_IF_ERROR(documents.status());
-    TRAINCTL_ASSIGN_OR_RETURN(EvalSet set,
-                              MakeEvalSet(name, *std::move(documents), shape_, recipe_.train.eval_batches));
-    sets.push_back(std::move(set));
+  absl::Status Add(absl::StatusOr<std::map<Packing, DocumentSet>> by_packing, const std::string& name,
+                   std::vector<EvalSet>& sets) {
+    TRAINCTL_RETURN_IF_ERROR(by_packing.status());
+    std::vector<std::unique_ptr<Sequences>> parts;
+    for (auto& [packing, documents] : *by_packing) {
+      if (documents.num_tokens() < 2) {
+        return BadDataError(absl::StrCat("evaluation set ", name, " has ", documents.num_tokens(),
+                                         " token; there is nothing to predict"));
+      }
+      TRAINCTL_ASSIGN_OR_RETURN(auto part, Place(std::move(documents), ShuffleKey{.stream = name}, packing,
+                                                 Repeat::kOnce, absl::StrCat("evaluation set ", name)));
+      parts.push_back(std::move(part));
+    }
+    sets.push_back(MakeEvalSet(name, std::move(parts), shape_, recipe_.train.eval_batches));
     return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::unique_ptr<Sequences>> Place(DocumentSet documents, ShuffleKey key, Packing packing,
+                                                   Repeat repeat, const std::string& name) {
+    if (packing != Packing::kWhole) {
+      return StreamSequences(std::move(documents), std::move(key), shape_.seq_len, packing, repeat);
+    }
+    TRAINCTL_ASSIGN_OR_RETURN(std::unique_ptr<WholeSequences> whole,
+                              WholeSequences::Make(std::move(documents), std::move(key), shape_.seq_len,
+                                                   recipe_.data.long_documents == "cut", name));
+    placements_.push_back({.source = name,
+                           .documents = whole->num_documents(),
+                           .longer = whole->num_longer(),
+                           .used_share = whole->UsedShare()});
+    return whole;
   }
 
   const recipe::Recipe& recipe_;
@@ -335,6 +384,9 @@ class Opener {
   std::unique_ptr<tokenizer::Tokenizer> tokenizer_;
   std::vector<std::optional<Split>> splits_;
   OpenOptions options_;
+  std::vector<SourceUse> uses_;
+  std::vector<Placement> placements_;
+  int64_t own_starts_ = 0;
   int64_t done_bytes_ = 0;
   int64_t total_bytes_ = -1;  // not asked yet
 };
@@ -351,11 +403,38 @@ int64_t BytesReadAtOpening(const recipe::DataConfig& data) {
   return bytes;
 }
 
+std::string FormatUses(const std::vector<SourceUse>& uses) {
+  const auto epochs = [](const SourceUse& use) {
+    return absl::StrFormat(use.epochs < 10 ? "%.2f epochs" : "%.0f epochs", use.epochs);
+  };
+  if (uses.size() == 1) {
+    return absl::StrCat("the data has ", FormatCount(uses[0].epoch_tokens), " tokens; the run reads ",
+                        epochs(uses[0]));
+  }
+  const auto each = [&](std::string* out, const SourceUse& use) {
+    absl::StrAppend(out, use.source, " has ", FormatCount(use.epoch_tokens), " tokens, ", epochs(use));
+  };
+  return absl::StrCat("the run reads: ", absl::StrJoin(uses, "; ", each));
+}
+
+std::string FormatPlacement(const Placement& placement, const recipe::DataConfig& data) {
+  const bool is_cut = data.long_documents == "cut";
+  return absl::StrFormat(
+      "%s: %d documents placed whole; %s longer than %d tokens %s; %.1f %% of each sequence is used",
+      placement.source, placement.documents - placement.longer,
+      placement.longer == 0 ? "none" : absl::StrCat(placement.longer), data.seq_len,
+      is_cut ? "cut" : "left out", 100 * placement.used_share);
+}
+
 absl::StatusOr<DataSets> OpenData(const recipe::Recipe& recipe, OpenOptions options) {
   TRAINCTL_ASSIGN_OR_RETURN(Opener opener, Opener::Make(recipe, std::move(options)));
   DataSets sets;
   TRAINCTL_ASSIGN_OR_RETURN(sets.train, opener.Train());
   TRAINCTL_ASSIGN_OR_RETURN(sets.eval, opener.Eval());
+  sets.uses = opener.TakeUses();
+  sets.placements = opener.TakePlacements();
+  sets.end_of_document = opener.EndOfDocument();
+  sets.own_starts = opener.OwnStarts();
   return sets;
 }
 
@@ -381,12 +460,25 @@ bool LacksAFile(const recipe::DataSource& source) {
 
 }  // namespace
 
-std::vector<absl::Status> FindDataProblems(const recipe::Recipe& recipe, OpenOptions options) {
-  if (OpenData(recipe, std::move(options)).ok()) return {};
+DataReport CheckData(const recipe::Recipe& recipe, OpenOptions options) {
+  DataReport report;
+  const absl::StatusOr<DataSets> sets = OpenData(recipe, std::move(options));
+  if (sets.ok()) {
+    report.notes.push_back(FormatUses(sets->uses));
+    for (const Placement& placement : sets->placements) {
+      report.notes.push_back(FormatPlacement(placement, recipe.data));
+    }
+    const std::string markers =
+        FormatTextMarkers(FindTextMarkers(FilesOfKind(recipe.data, SourceKind::kText)));
+    if (!markers.empty()) report.notes.push_back(markers);
+    if (!sets->own_starts.empty()) report.notes.push_back(sets->own_starts);
+    report.end_of_document = sets->end_of_document;
+    return report;
+  }
   // One by one, to name them all.
   const absl::Status train = OpenTrainSource(recipe).status();
   const absl::Status eval = OpenEvalSets(recipe).status();
-  std::vector<absl::Status> problems;
+  std::vector<absl::Status>& problems = report.problems;
   const auto add = [&](const absl::Status& status) {
     if (!status.ok() && std::find(problems.begin(), problems.end(), status) == problems.end()) {
       problems.push_back(status);
@@ -395,7 +487,9 @@ std::vector<absl::Status> FindDataProblems(const recipe::Recipe& recipe, OpenOpt
   recipe::Recipe part = recipe;
   if (const absl::Status status = LoadTokenizer(recipe).status(); !status.ok()) {
     add(status);
-    part.data.tokenizer = "byte";
+    part.data.tokenizer = "byte";  // for what else is wrong
+    part.data.end_of_document = "auto";
+    part.model.spec.vocab = std::max<int64_t>(part.model.spec.vocab, 256);
   }
   bool lacks_files = recipe.data.train.empty();
   for (const recipe::DataSource& source : recipe.data.train) {
@@ -415,7 +509,8 @@ std::vector<absl::Status> FindDataProblems(const recipe::Recipe& recipe, OpenOpt
   // Of what none has by itself: shares of a mix, a holdout of too few documents.
   if (problems.empty() && !lacks_files) add(train);
   if (train.ok() && !lacks_files) add(eval);
-  return problems;
+  if (problems.empty() && !lacks_files) add(sets.status());  // a token, which only `options` looks at
+  return report;
 }
 
 }  // namespace trainctl::data

@@ -23,7 +23,7 @@ struct SequenceRange {
 struct Batch {
   std::vector<int32_t> tokens;
   std::vector<int32_t> targets;    // the next token, within the document
-  std::vector<int32_t> positions;  // restart at 0 with each document (packing = "documents")
+  std::vector<int32_t> positions;  // restart at 0 with each document, but for packing = "continuous"
   // Attention is causal within equal document numbers; numbers are per sequence, 0, 1, 2, ... and
   // non-decreasing along it. All zero for packing = "continuous".
   std::vector<int32_t> document;
@@ -46,9 +46,32 @@ struct EvalSet {
   int64_t num_batches = 0;              // at most train.eval_batches; the same at any layout
 };
 
+// What became of the documents of a source or an evaluation set whose documents are placed whole.
+struct Placement {
+  std::string source;
+  int64_t documents = 0;
+  int64_t longer = 0;     // than a sequence: left out, or cut, as data.long_documents says
+  double used_share = 0;  // of the tokens of its sequences; the others are padding
+};
+// "answers: 515 documents placed whole; 3 longer than 1,024 tokens left out; 98.4 % of each sequence is used"
+std::string FormatPlacement(const Placement& placement, const recipe::DataConfig& data);
+
+// How much of a training source a run reads.
+struct SourceUse {
+  std::string source;
+  int64_t epoch_tokens = 0;  // padding included where documents are placed whole
+  double epochs = 0;
+};
+// "the data has 2.10M tokens; the run reads 0.16 epochs"; of several sources, each.
+std::string FormatUses(const std::vector<SourceUse>& uses);
+
 struct DataSets {
   std::unique_ptr<BatchSource> train;
   std::vector<EvalSet> eval;
+  std::vector<SourceUse> uses;
+  std::vector<Placement> placements;
+  std::string end_of_document;  // the token that ends a document; empty: none, or bytes
+  std::string own_starts;       // a sentence about texts that have the tokenizer's start of their own
 };
 
 class KeptDocuments;
@@ -57,6 +80,7 @@ struct OpenOptions {
   // Told, now and then, how much of what has to be read was.
   std::function<void(int64_t done_bytes, int64_t total_bytes)> progress;
   KeptDocuments* kept = nullptr;  // asked first, and given what was read
+  bool check_tokens = false;      // read indexed datasets once, to see that every token is in the vocabulary
 };
 
 // Opens the training mix and the evaluation sets of a recipe: together, where both are used, since text and
@@ -66,10 +90,14 @@ absl::StatusOr<DataSets> OpenData(const recipe::Recipe& recipe, OpenOptions opti
 absl::StatusOr<std::unique_ptr<BatchSource>> OpenTrainSource(const recipe::Recipe& recipe);
 absl::StatusOr<std::vector<EvalSet>> OpenEvalSets(const recipe::Recipe& recipe);
 
-// Why they cannot be opened: what is wrong with the tokenizer, each source and each evaluation set, the first
-// mistake of each. Empty: they can. A source with a file that does not exist is passed over where another
-// one is wrong: loading the recipe has named it.
-std::vector<absl::Status> FindDataProblems(const recipe::Recipe& recipe, OpenOptions options = {});
+struct DataReport {
+  std::vector<absl::Status> problems;  // empty: the data can be opened
+  std::vector<std::string> notes;      // what a person should know before they are trained on
+  std::string end_of_document;         // as in DataSets, where the data can be opened
+};
+// What is wrong with the tokenizer, each source and each evaluation set, the first mistake of each. A source
+// with a file that does not exist is passed over where another one is wrong: loading the recipe has named it.
+DataReport CheckData(const recipe::Recipe& recipe, OpenOptions options = {});
 
 // Bytes of files that OpenData reads whole, where nothing is kept.
 int64_t BytesReadAtOpening(const recipe::DataConfig& data);

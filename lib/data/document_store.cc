@@ -105,9 +105,11 @@ std::string IndexedPrefix(const std::string& file) {
   return std::string(prefix);
 }
 
-absl::StatusOr<std::unique_ptr<DocumentStore>> OpenIndexedDocuments(const std::string& prefix,
-                                                                    int64_t vocab) {
+absl::StatusOr<std::unique_ptr<DocumentStore>> OpenIndexedDocuments(const std::string& prefix, int64_t vocab,
+                                                                    bool check_tokens,
+                                                                    const BytesReadFn& bytes_read) {
   TRAINCTL_ASSIGN_OR_RETURN(IndexedDataset dataset, IndexedDataset::Open(prefix));
+  if (check_tokens) TRAINCTL_RETURN_IF_ERROR(dataset.CheckTokens(vocab, bytes_read));
   return std::make_unique<IndexedDocuments>(std::move(dataset), vocab);
 }
 
@@ -129,7 +131,8 @@ absl::StatusOr<std::shared_ptr<const DocumentStore>> ReadDocuments(const FileGro
   if (how.tokenizer == nullptr) {
     return OpenJsonlDocuments(group.files, group.fields, vocab > kByteVocab, how.bytes_read);
   }
-  return OpenTokenizedDocuments(group.files, group.kind, group.fields, *how.tokenizer, how.bytes_read);
+  return OpenTokenizedDocuments(group.files, group.kind, group.fields, *how.tokenizer, how.bytes_read,
+                                how.own_starts);
 }
 
 }  // namespace
@@ -165,7 +168,8 @@ absl::StatusOr<std::shared_ptr<const DocumentStore>> OpenDocuments(const recipe:
     if (kind == SourceKind::kIndexed) {
       const std::string prefix = IndexedPrefix(source.files[next++]);
       if (!prefixes.insert(prefix).second) continue;
-      TRAINCTL_ASSIGN_OR_RETURN(auto store, OpenIndexedDocuments(prefix, vocab));
+      TRAINCTL_ASSIGN_OR_RETURN(auto store,
+                                OpenIndexedDocuments(prefix, vocab, how.check_tokens, how.bytes_read));
       stores.push_back(std::move(store));
       continue;
     }
@@ -180,6 +184,7 @@ absl::StatusOr<std::shared_ptr<const DocumentStore>> OpenDocuments(const recipe:
                        .kind = kind,
                        .fields = {source.text_field, source.prompt_field},
                        .tokenizer_file = how.tokenizer_file,
+                       .end_id = how.tokenizer == nullptr ? -1 : how.tokenizer->end_of_document_id(),
                        .num_ids = NumIds(how.tokenizer, vocab)};
     if (kind == SourceKind::kText && how.tokenizer == nullptr) {
       TRAINCTL_ASSIGN_OR_RETURN(auto store, OpenTextDocuments(std::move(group.files), vocab > kByteVocab));

@@ -5,7 +5,7 @@
 // each text or JSONL document that is not empty; indexed datasets hold their tokens as they are.
 //
 // Any other tokenizer: what it puts before and behind each text is there, and its end-of-document token, if
-// it has one, ends each document that is not empty (once).
+// it has one, ends each document that is not empty; each of these once, even if the text has it too.
 #pragma once
 
 #include <cstdint>
@@ -55,6 +55,8 @@ struct HowToRead {
   std::string tokenizer_file;                       // with a tokenizer: what it was loaded from
   KeptDocuments* kept = nullptr;                    // asked first
   BytesReadFn bytes_read;
+  int64_t* own_starts = nullptr;  // see OpenTokenizedDocuments; not of what was kept
+  bool check_tokens = false;      // of indexed datasets, before they are used
 };
 
 // Opens all files of a source, in the order given. An indexed dataset named by both of its files counts once.
@@ -77,14 +79,16 @@ absl::StatusOr<std::unique_ptr<DocumentStore>> OpenJsonlDocuments(const std::vec
                                                                   bool end_of_document,
                                                                   const BytesReadFn& bytes_read = {});
 
-// Text files (a document each) or JSONL, tokenized into memory at opening.
-absl::StatusOr<std::unique_ptr<DocumentStore>> OpenTokenizedDocuments(const std::vector<std::string>& files,
-                                                                      SourceKind kind,
-                                                                      const JsonlFields& fields,
-                                                                      const tokenizer::Tokenizer& tokenizer,
-                                                                      const BytesReadFn& bytes_read = {});
+// Text files (a document each) or JSONL, tokenized into memory at opening. Adds to `own_starts` how many of
+// the texts begin with what the tokenizer puts before a text (AppendDocument).
+absl::StatusOr<std::unique_ptr<DocumentStore>> OpenTokenizedDocuments(
+    const std::vector<std::string>& files, SourceKind kind, const JsonlFields& fields,
+    const tokenizer::Tokenizer& tokenizer, const BytesReadFn& bytes_read = {}, int64_t* own_starts = nullptr);
 
-absl::StatusOr<std::unique_ptr<DocumentStore>> OpenIndexedDocuments(const std::string& prefix, int64_t vocab);
+// `check_tokens`: whether all are below `vocab`, which takes one pass over the data; else Read tells.
+absl::StatusOr<std::unique_ptr<DocumentStore>> OpenIndexedDocuments(const std::string& prefix, int64_t vocab,
+                                                                    bool check_tokens = false,
+                                                                    const BytesReadFn& bytes_read = {});
 
 // One store after the other, as one.
 std::shared_ptr<const DocumentStore> Concatenate(std::vector<std::shared_ptr<const DocumentStore>> stores);

@@ -1,5 +1,8 @@
 #include "data/document_text.h"
 
+#include <algorithm>
+#include <cstddef>
+
 #include "base/status.h"
 #include "data/unpacked_file.h"
 
@@ -29,24 +32,52 @@ void EndDocument(int32_t end_id, size_t begin, std::vector<int32_t>* tokens) {
   if (end_id >= 0 && is_open) tokens->push_back(end_id);
 }
 
-absl::StatusOr<int64_t> AppendDocument(const tokenizer::Tokenizer& tokenizer, int32_t end_id,
-                                       const std::string& prompt, const std::string& text,
-                                       std::vector<int32_t>* tokens) {
+namespace {
+
+// Appends the prefix, unless the text begins with it, and the text. Whether it does.
+absl::StatusOr<bool> AppendStarted(const tokenizer::Tokenizer& tokenizer, const std::string& text,
+                                   std::vector<int32_t>* tokens) {
+  const std::vector<int32_t>& prefix = tokenizer.prefix_ids();
+  const auto size = static_cast<std::ptrdiff_t>(prefix.size());
+  const auto begin = static_cast<std::ptrdiff_t>(tokens->size());
+  tokens->insert(tokens->end(), prefix.begin(), prefix.end());
+  TRAINCTL_RETURN_IF_ERROR(tokenizer.Encode(text, tokens));
+  const auto start = tokens->begin() + begin;
+  const bool is_there =
+      size > 0 && tokens->end() - start >= 2 * size && std::equal(prefix.begin(), prefix.end(), start + size);
+  if (is_there) tokens->erase(start, start + size);
+  return is_there;
+}
+
+// Appends the suffix, unless what has been appended from `begin` on ends with it.
+void AppendSuffix(const tokenizer::Tokenizer& tokenizer, size_t begin, std::vector<int32_t>* tokens) {
+  const std::vector<int32_t>& suffix = tokenizer.suffix_ids();
+  const bool is_there =
+      tokens->size() - begin >= suffix.size() && std::equal(suffix.rbegin(), suffix.rend(), tokens->rbegin());
+  if (!is_there) tokens->insert(tokens->end(), suffix.begin(), suffix.end());
+}
+
+}  // namespace
+
+absl::StatusOr<AppendedDocument> AppendDocument(const tokenizer::Tokenizer& tokenizer, int32_t end_id,
+                                                const std::string& prompt, const std::string& text,
+                                                std::vector<int32_t>* tokens) {
   const size_t begin = tokens->size();
-  size_t num_prompt = 0;
-  if (prompt.empty()) {
-    TRAINCTL_RETURN_IF_ERROR(tokenizer.EncodeDocument(text, tokens));
-  } else {
-    TRAINCTL_RETURN_IF_ERROR(tokenizer.EncodeDocument(prompt + text, tokens));
-    std::vector<int32_t> alone(tokenizer.prefix_ids());
-    TRAINCTL_RETURN_IF_ERROR(tokenizer.Encode(prompt, &alone));
+  AppendedDocument document;
+  TRAINCTL_ASSIGN_OR_RETURN(document.has_own_start, AppendStarted(tokenizer, prompt + text, tokens));
+  AppendSuffix(tokenizer, begin, tokens);
+  if (!prompt.empty()) {
+    std::vector<int32_t> alone;
+    TRAINCTL_RETURN_IF_ERROR(AppendStarted(tokenizer, prompt, &alone).status());
+    size_t num_prompt = 0;
     while (num_prompt < alone.size() && begin + num_prompt < tokens->size() &&
            (*tokens)[begin + num_prompt] == alone[num_prompt]) {
       ++num_prompt;
     }
+    document.prompt_tokens = static_cast<int64_t>(num_prompt);
   }
   EndDocument(end_id, begin, tokens);
-  return static_cast<int64_t>(num_prompt);
+  return document;
 }
 
 }  // namespace trainctl::data

@@ -22,12 +22,20 @@ absl::StatusOr<std::string> ReadText(const std::string& path);
 // ends so already. A document without tokens stays without.
 void EndDocument(int32_t end_id, size_t begin, std::vector<int32_t>* tokens);
 
+struct AppendedDocument {
+  // How many of the document's tokens belong to the prompt: what stands before the text, and the tokens with
+  // which the prompt alone begins as well. So a token over the border between the two belongs to the text. 0
+  // where the prompt is empty.
+  int64_t prompt_tokens = 0;
+  // The text itself begins with what the tokenizer puts before a text.
+  bool has_own_start = false;
+};
+
 // The tokens of one document, appended and ended: what the tokenizer puts before and behind a text, and
-// between them prompt and text as one text. Returns how many of the document's tokens belong to the prompt:
-// what stands before the text, and the tokens with which the prompt alone begins as well. So a token over the
-// border between the two belongs to the text. 0 where the prompt is empty.
-absl::StatusOr<int64_t> AppendDocument(const tokenizer::Tokenizer& tokenizer, int32_t end_id,
-                                       const std::string& prompt, const std::string& text,
-                                       std::vector<int32_t>* tokens);
+// between them prompt and text as one text. A text that begins or ends with these tokens by itself, as
+// rendered chats do, has them once.
+absl::StatusOr<AppendedDocument> AppendDocument(const tokenizer::Tokenizer& tokenizer, int32_t end_id,
+                                                const std::string& prompt, const std::string& text,
+                                                std::vector<int32_t>* tokens);
 
 }  // namespace trainctl::data

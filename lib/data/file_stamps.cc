@@ -9,7 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "base/status.h"
+#include "data/data_record.h"
 #include "data/document_store.h"
+#include "data/fingerprint.h"
 #include "tokenizer/tokenizer.h"
 
 namespace trainctl::data {
@@ -48,17 +50,36 @@ absl::StatusOr<FileStamp> StampFile(const std::string& path) {
                    int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
 }
 
-absl::StatusOr<FileStamps> FileStamps::Take(const recipe::DataConfig& data) {
+absl::StatusOr<FileStamps> FileStamps::Take(const recipe::DataConfig& data, std::string record_path) {
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<std::string> files, DataFiles(data));
   FileStamps stamps;
+  stamps.record_path_ = std::move(record_path);
   for (const std::string& file : files) {
     TRAINCTL_ASSIGN_OR_RETURN(stamps.stamps_.emplace_back(), StampFile(file));
   }
   return stamps;
 }
 
-absl::Status FileStamps::CheckUnchanged() const {
-  for (const FileStamp& opened : stamps_) {
+absl::StatusOr<bool> FileStamps::HasRecordedBytes(const std::string& path) {
+  if (!recorded_.has_value()) {
+    recorded_.emplace();
+    if (!record_path_.empty()) {
+      TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(record_path_));
+      TRAINCTL_ASSIGN_OR_RETURN(const std::vector<FileFingerprint> files,
+                                ParseDataRecord(text, record_path_));
+      for (const FileFingerprint& file : files) recorded_->emplace(file.path, file);
+    }
+  }
+  const auto found = recorded_->find(path);
+  if (found == recorded_->end()) return false;
+  TRAINCTL_ASSIGN_OR_RETURN(const FileFingerprint now,
+                            found->second.sampled ? QuickFingerprintFile(path) : FingerprintFile(path));
+  return now.size_bytes == found->second.size_bytes && now.xxh3 == found->second.xxh3;
+}
+
+absl::StatusOr<std::vector<std::string>> FileStamps::CheckUnchanged() {
+  std::vector<std::string> touched;
+  for (FileStamp& opened : stamps_) {
     TRAINCTL_ASSIGN_OR_RETURN(const FileStamp now, StampFile(opened.path));
     std::string what;
     if (now.size_bytes != opened.size_bytes) {
@@ -70,11 +91,19 @@ absl::Status FileStamps::CheckUnchanged() const {
     } else {
       continue;
     }
+    if (now.size_bytes == opened.size_bytes) {
+      TRAINCTL_ASSIGN_OR_RETURN(const bool is_same, HasRecordedBytes(opened.path));
+      if (is_same) {
+        opened = now;
+        touched.push_back(opened.path);
+        continue;
+      }
+    }
     return BadDataError(
         absl::StrCat(opened.path, " has changed while the run read it: ", what,
                      ". Restore it and resume, which compares checksums; or launch a new run"));
   }
-  return absl::OkStatus();
+  return touched;
 }
 
 }  // namespace trainctl::data

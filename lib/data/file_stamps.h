@@ -1,18 +1,21 @@
 // Whether the files of a run are still the ones that were opened: by inode, size and time of last change, one
-// stat a file. Not by their bytes, as resume does (Fingerprint): that is too slow to be done while training.
-// Thread safe.
+// stat a file. Only where these differ are bytes compared, as resume does it (Fingerprint). Not thread safe.
 //
-//   TRAINCTL_ASSIGN_OR_RETURN(const FileStamps stamps, FileStamps::Take(recipe.data));  // then open them
+//   TRAINCTL_ASSIGN_OR_RETURN(FileStamps stamps, FileStamps::Take(recipe.data, data_record_path));  // then
+//   open
 //   ...
-//   TRAINCTL_RETURN_IF_ERROR(stamps.CheckUnchanged());
+//   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<std::string> touched, stamps.CheckUnchanged());
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "data/batch_source.h"
 #include "recipe/recipe.h"
 
 namespace trainctl::data {
@@ -34,13 +37,20 @@ absl::StatusOr<FileStamp> StampFile(const std::string& path);
 
 class FileStamps {
  public:
-  // Before the files are opened, so that no change after that goes unseen.
-  static absl::StatusOr<FileStamps> Take(const recipe::DataConfig& data);
+  // Before the files are opened, so that no change after that goes unseen. `record_path`: the file with their
+  // fingerprints (data_record.h), which is read when a stamp differs; without it every other stamp is a
+  // change.
+  static absl::StatusOr<FileStamps> Take(const recipe::DataConfig& data, std::string record_path);
 
-  // BadDataError names a file that was written, replaced or removed since.
-  absl::Status CheckUnchanged() const;
+  // BadDataError names a file whose bytes were changed since, or which was removed. Returns the files that
+  // have another stamp and the same bytes, each once: a copy put in their place, or `touch`.
+  absl::StatusOr<std::vector<std::string>> CheckUnchanged();
 
  private:
+  absl::StatusOr<bool> HasRecordedBytes(const std::string& path);
+
+  std::string record_path_;
+  std::optional<std::map<std::string, FileFingerprint>> recorded_;  // by path, once read
   std::vector<FileStamp> stamps_;
 };
 

@@ -1,7 +1,6 @@
 #include "data/indexed_writer.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "base/files.h"
+#include "base/lock_open_file.h"
 #include "base/status.h"
 
 namespace trainctl::data {
@@ -62,11 +62,11 @@ absl::StatusOr<std::unique_ptr<IndexedWriter>> IndexedWriter::Open(const std::st
       writer->is_kept_ = true;
       return ErrnoError("create", path, errno);
     }
-    if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
-      const int error_number = errno;
+    const absl::StatusOr<bool> is_locked = TryLockOpenFile(fd, LockKind::kExclusive, path);
+    if (!is_locked.ok() || !*is_locked) {
       ::close(fd);
       writer->is_kept_ = true;  // it is another's
-      if (error_number != EWOULDBLOCK) return ErrnoError("lock", path, error_number);
+      TRAINCTL_RETURN_IF_ERROR(is_locked.status());
       return EnvironmentError(absl::StrCat(prefix, ".bin is being written by another process, which holds ",
                                            path, "; wait for it, or choose another output"));
     }

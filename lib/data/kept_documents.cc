@@ -45,6 +45,7 @@ absl::StatusOr<std::string> KeyOf(const FileGroup& group) {
               {"files", Json::array()}};
   if (!group.tokenizer_file.empty()) {
     TRAINCTL_ASSIGN_OR_RETURN(key["tokenizer"], StampJson(group.tokenizer_file));
+    key["end_id"] = group.end_id;
   }
   for (const std::string& file : group.files) {
     TRAINCTL_ASSIGN_OR_RETURN(Json stamp, StampJson(file));

@@ -30,6 +30,7 @@ struct FileGroup {
   SourceKind kind = SourceKind::kJsonl;
   JsonlFields fields;
   std::string tokenizer_file;  // empty: bytes
+  int32_t end_id = -1;         // with a tokenizer: what ends a document
   int64_t num_ids = 0;         // tokens are below
 };
 

@@ -47,10 +47,8 @@ void ParallelEncoder::Work() {
 
 void ParallelEncoder::Encode(Batch& batch) const {
   for (const std::string& text : batch.texts) {
-    const size_t begin = batch.tokens.size();
-    batch.status = tokenizer_.EncodeDocument(text, &batch.tokens);
+    batch.status = AppendDocument(tokenizer_, end_id_, /*prompt=*/"", text, &batch.tokens).status();
     if (!batch.status.ok()) return;
-    EndDocument(end_id_, begin, &batch.tokens);
     batch.ends.push_back(batch.tokens.size());
   }
   batch.texts = {};

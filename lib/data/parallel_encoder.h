@@ -22,9 +22,9 @@ class ParallelEncoder {
  public:
   static constexpr size_t kMaxBytesUnderWay = size_t{1} << 26;
 
-  // `take` gets each document's tokens, on the thread that adds, ended with `end_id` (EndDocument); none for
-  // a text without tokens. `tokenizer` must live as long as this. Goes on with fewer threads where the system
-  // gives fewer.
+  // `take` gets each document's tokens, on the thread that adds, as AppendDocument makes them with `end_id`;
+  // none for a text without tokens. `tokenizer` must live as long as this. Goes on with fewer threads where
+  // the system gives fewer.
   ParallelEncoder(const tokenizer::Tokenizer& tokenizer, int32_t end_id, int num_threads,
                   std::function<absl::Status(absl::Span<const int32_t>)> take);
   ParallelEncoder(const ParallelEncoder&) = delete;

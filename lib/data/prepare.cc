@@ -19,6 +19,7 @@
 #include "data/indexed_writer.h"
 #include "data/prepare_state.h"
 #include "data/text_preparation.h"
+#include "recipe/paths.h"
 
 namespace trainctl::data {
 namespace {
@@ -33,6 +34,7 @@ absl::Status CheckOptions(const PrepareOptions& options) {
 }
 
 absl::StatusOr<SourceKind> InputKind(const std::string& path, const std::string& kind_of_all) {
+  TRAINCTL_RETURN_IF_ERROR(recipe::RefuseUrl(path));
   recipe::DataSource source;
   source.kind = kind_of_all;
   TRAINCTL_ASSIGN_OR_RETURN(const SourceKind kind, KindOfFile(source, path));
@@ -48,6 +50,7 @@ absl::StatusOr<std::unique_ptr<tokenizer::Tokenizer>> ChooseTokens(const Prepare
   if (options.tokenizer == "byte") {
     dataset.token_type = options.end_of_document ? TokenType::kU16 : TokenType::kU8;
     dataset.vocab = options.end_of_document ? kEndOfDocument + 1 : kByteVocab;
+    dataset.end_of_document = "on";
     return nullptr;
   }
   TRAINCTL_ASSIGN_OR_RETURN(const std::string file, tokenizer::Tokenizer::FindFile(options.tokenizer));
@@ -58,9 +61,10 @@ absl::StatusOr<std::unique_ptr<tokenizer::Tokenizer>> ChooseTokens(const Prepare
   if (options.end_of_document && tokenizer->end_of_document_id() < 0) {
     return UsageError(
         absl::StrCat("tokenizer '", options.tokenizer,
-                     "' has no special token that is known to end a text (\"</s>\", \"<|endoftext|>\", "
-                     "...); prepare without an end of document"));
+                     "' has no token that is known to end a text (eos_token of tokenizer_config.json, "
+                     "\"</s>\", \"<|endoftext|>\", ...); prepare without an end of document"));
   }
+  dataset.end_of_document = std::string(tokenizer->TokenOf(tokenizer->end_of_document_id()));
   return tokenizer;
 }
 
@@ -98,7 +102,7 @@ std::vector<std::pair<std::string, std::string>> Settings(const PrepareOptions& 
        file.path.empty() ? "byte" : absl::StrFormat("%d bytes with XXH3 %016x", file.size_bytes, file.xxh3)},
       {"the type of a token", std::string(TokenTypeName(dataset.token_type))},
       {"--text-field", options.text_field},
-      {"--end-of-document", options.end_of_document ? "on" : "off"}};
+      {"--end-of-document", options.end_of_document ? dataset.end_of_document : "off"}};
 }
 
 // One preparation: finds what an earlier one left, goes on from it, publishes.

@@ -55,7 +55,8 @@ struct PreparedDataset {
   std::string tokenizer;
   FileFingerprint tokenizer_file;  // an empty path for bytes
   TokenType token_type = TokenType::kU8;
-  int64_t vocab = 0;  // the smallest model.vocab that can read it
+  int64_t vocab = 0;            // the smallest model.vocab that can read it
+  std::string end_of_document;  // the token that could end a document; "on" for bytes
   int64_t documents = 0;
   int64_t tokens = 0;
   std::vector<PreparedSource> sources;

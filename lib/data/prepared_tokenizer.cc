@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/lfs_pointer.h"
 #include "base/status.h"
 #include "data/document_store.h"
 #include "data/fingerprint.h"
@@ -61,7 +62,10 @@ absl::StatusOr<std::set<std::string>> PrefixesOf(const recipe::DataConfig& data)
     for (const recipe::DataSource& source : *sources) {
       for (const std::string& file : source.files) {
         TRAINCTL_ASSIGN_OR_RETURN(const SourceKind kind, KindOfFile(source, file));
-        if (kind == SourceKind::kIndexed) prefixes.insert(IndexedPrefix(file));
+        if (kind != SourceKind::kIndexed) continue;
+        const std::string prefix = IndexedPrefix(file);
+        TRAINCTL_RETURN_IF_ERROR(RefuseLfsPointerFile(prefix + ".json"));
+        prefixes.insert(prefix);
       }
     }
   }

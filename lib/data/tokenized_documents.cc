@@ -38,6 +38,8 @@ class TokenizedDocuments : public DocumentStore {
     }
   }
 
+  int64_t num_own_starts() const { return num_own_starts_; }
+
   int64_t num_documents() const override { return static_cast<int64_t>(documents_.size()); }
 
   int64_t DocumentTokens(int64_t document) const override {
@@ -63,8 +65,10 @@ class TokenizedDocuments : public DocumentStore {
     Document document{static_cast<int64_t>(tokens_.size()), 0};
     if (!prompt.empty() || !text.empty()) {
       TRAINCTL_ASSIGN_OR_RETURN(
-          document.prompt_tokens,
+          const AppendedDocument appended,
           AppendDocument(tokenizer, tokenizer.end_of_document_id(), prompt, text, &tokens_));
+      document.prompt_tokens = appended.prompt_tokens;
+      num_own_starts_ += appended.has_own_start ? 1 : 0;
     }
     documents_.push_back(document);
     return absl::OkStatus();
@@ -77,21 +81,21 @@ class TokenizedDocuments : public DocumentStore {
 
   std::vector<int32_t> tokens_;
   std::vector<Document> documents_;
+  int64_t num_own_starts_ = 0;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DocumentStore>> OpenTokenizedDocuments(const std::vector<std::string>& files,
-                                                                      SourceKind kind,
-                                                                      const JsonlFields& fields,
-                                                                      const tokenizer::Tokenizer& tokenizer,
-                                                                      const BytesReadFn& bytes_read) {
+absl::StatusOr<std::unique_ptr<DocumentStore>> OpenTokenizedDocuments(
+    const std::vector<std::string>& files, SourceKind kind, const JsonlFields& fields,
+    const tokenizer::Tokenizer& tokenizer, const BytesReadFn& bytes_read, int64_t* own_starts) {
   auto store = std::make_unique<TokenizedDocuments>();
   for (const std::string& file : files) {
     TRAINCTL_RETURN_IF_ERROR(kind == SourceKind::kText
                                  ? store->AddText(file, tokenizer, bytes_read)
                                  : store->AddJsonl(file, fields, tokenizer, bytes_read));
   }
+  if (own_starts != nullptr) *own_starts += store->num_own_starts();
   return store;
 }
 

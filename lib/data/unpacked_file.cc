@@ -3,12 +3,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "base/files.h"
+#include "base/lfs_pointer.h"
 #include "base/status.h"
 #include "data/unpackers.h"
 
@@ -35,6 +37,10 @@ constexpr std::array<Foreign, 4> kForeign = {{
     {{"7z\xbc\xaf\x27\x1c", 6}, "7z", "7z x"},
 }};
 constexpr absl::string_view kBzip2Block("1AY&SY", 6);  // at byte 4: "BZh" alone could be text
+
+absl::string_view AsText(absl::Span<const uint8_t> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 absl::string_view NameOf(Compression compression) {
   return compression == Compression::kGzip ? "gzip" : "zstd";
@@ -64,7 +70,7 @@ absl::Status ParquetError(const std::string& path) {
 
 absl::StatusOr<Compression> RecognizeCompression(absl::Span<const uint8_t> first_bytes,
                                                  const std::string& path) {
-  const absl::string_view begin(reinterpret_cast<const char*>(first_bytes.data()), first_bytes.size());
+  const absl::string_view begin = AsText(first_bytes);
   if (absl::StartsWith(begin, kGzipMagic)) return Compression::kGzip;
   if (absl::StartsWith(begin, kZstdMagic)) return Compression::kZstd;
   if (begin.size() > 3 && begin.substr(1, 3) == kSkippableMagic && (first_bytes[0] & 0xf0) == 0x50) {
@@ -87,10 +93,10 @@ absl::StatusOr<Compression> RecognizeCompression(absl::Span<const uint8_t> first
 }
 
 absl::StatusOr<Compression> CompressionOfFile(const std::string& path) {
-  TRAINCTL_RETURN_IF_ERROR(CheckDataFile(path).status());
+  TRAINCTL_ASSIGN_OR_RETURN(const int64_t file_bytes, CheckDataFile(path));
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return ErrnoError("open", path, errno);
-  std::array<uint8_t, kLookedAtBytes> begin;
+  std::array<uint8_t, std::max(kLookedAtBytes, kLfsPointerPrefixBytes)> begin;
   ssize_t count;
   do {
     count = ::read(fd, begin.data(), begin.size());
@@ -98,13 +104,17 @@ absl::StatusOr<Compression> CompressionOfFile(const std::string& path) {
   const int error_number = errno;
   ::close(fd);
   if (count < 0) return ErrnoError("read", path, error_number);
-  return RecognizeCompression(absl::MakeConstSpan(begin.data(), static_cast<size_t>(count)), path);
+  const auto first_bytes = absl::MakeConstSpan(begin.data(), static_cast<size_t>(count));
+  if (IsLfsPointer(AsText(first_bytes), file_bytes)) return LfsPointerError(path);
+  return RecognizeCompression(first_bytes.subspan(0, kLookedAtBytes), path);
 }
 
 absl::StatusOr<UnpackedFile> UnpackedFile::Open(const std::string& path) {
   TRAINCTL_ASSIGN_OR_RETURN(SequentialFile file, SequentialFile::Open(path));
   UnpackedFile unpacked(std::move(file));
   TRAINCTL_ASSIGN_OR_RETURN(unpacked.packed_, unpacked.file_.Next());
+  // All of a pointer comes in one piece.
+  TRAINCTL_RETURN_IF_ERROR(RefuseLfsPointer(AsText(unpacked.packed_), path));
   TRAINCTL_ASSIGN_OR_RETURN(unpacked.compression_,
                             RecognizeCompression(unpacked.packed_.subspan(0, kLookedAtBytes), path));
   if (unpacked.compression_ == Compression::kNone) return unpacked;

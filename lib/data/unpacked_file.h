@@ -21,7 +21,7 @@ enum class Compression { kNone, kGzip, kZstd };
 absl::StatusOr<Compression> RecognizeCompression(absl::Span<const uint8_t> first_bytes,
                                                  const std::string& path);
 
-// The same for a file, of which it reads the first bytes.
+// The same for a file, of which it reads the first bytes. BadDataError for a Git LFS pointer.
 absl::StatusOr<Compression> CompressionOfFile(const std::string& path);
 
 // Parquet is not read: how to make JSONL of `path`.
@@ -45,6 +45,7 @@ class Unpacker {
 // Not thread safe.
 class UnpackedFile {
  public:
+  // The errors of CompressionOfFile.
   static absl::StatusOr<UnpackedFile> Open(const std::string& path);
 
   // The next piece of plain bytes, valid until the next call; empty at the end. Damaged and cut off files are

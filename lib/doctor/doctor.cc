@@ -1,9 +1,7 @@
 #include "doctor/doctor.h"
 
-#include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
 
 #include "absl/strings/ascii.h"
@@ -17,16 +15,6 @@
 #include "doctor/findings.h"
 
 namespace trainctl::doctor {
-namespace {
-
-absl::StatusOr<std::pair<int64_t, int64_t>> RoomOf(const std::string& path) {
-  struct statvfs disk = {};
-  if (::statvfs(path.c_str(), &disk) != 0) return ErrnoError("ask for the room in", path, errno);
-  return std::pair(static_cast<int64_t>(disk.f_bavail * disk.f_frsize),
-                   static_cast<int64_t>(disk.f_blocks * disk.f_frsize));
-}
-
-}  // namespace
 
 absl::string_view HealthName(Health health) {
   switch (health) {
@@ -67,7 +55,7 @@ Limit ReadLimit(const std::string& root, absl::string_view row) {
 
 absl::StatusOr<Machine> InspectMachine(const Sources& given) {
   Sources sources = given;
-  if (!sources.room) sources.room = RoomOf;
+  if (!sources.room) sources.room = FindRoom;
   if (!sources.environment) sources.environment = std::getenv;
   if (!sources.is_writable) {
     sources.is_writable = [](const std::string& path) { return ::access(path.c_str(), W_OK | X_OK) == 0; };

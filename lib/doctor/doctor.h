@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/files.h"
 #include "cluster/batch_job.h"
 #include "cluster/catalogue.h"
 #include "cluster/host.h"
@@ -42,8 +43,8 @@ struct Sources {
   std::string nvml = "libnvidia-ml.so.1";
   std::vector<std::string> nccl_folders;  // searched for NCCL before those of the system
   absl::Time now = absl::Now();
-  // Bytes that may still be written to the file system of a path, and its size.
-  std::function<absl::StatusOr<std::pair<int64_t, int64_t>>(const std::string& path)> room;
+  // Finds the room of a path's file system.
+  std::function<absl::StatusOr<DiskRoom>(const std::string& path)> room;
   cluster::Environment environment;  // of this process
   // Files can be made in the folder.
   std::function<bool(const std::string& path)> is_writable;

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <optional>
-#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -113,15 +112,19 @@ Finding Disk(const Sources& sources) {
   if (!room.ok()) {
     return {"disk", "unknown", Health::kWarning, std::string(room.status().message())};
   }
-  const int64_t free_bytes = room->first;
+  const std::string where = absl::StrCat(" in ", sources.folder == "." ? "this folder" : sources.folder);
   Finding finding{.name = "disk",
-                  .value = absl::StrCat(FormatBytes(free_bytes), " free of ", FormatBytes(room->second),
-                                        " in ", sources.folder == "." ? "this folder" : sources.folder)};
+                  .value = room->is_known() ? absl::StrCat(FormatBytes(room->free_bytes), " free of ",
+                                                           FormatBytes(room->total_bytes), where)
+                                            : absl::StrCat("the file system reports no size", where)};
   if (!sources.is_writable(sources.folder)) {
     finding.health = Health::kBad;
     finding.advice = "nothing can be written here: change to another folder, or point run.root elsewhere";
-  } else if (free_bytes < kLittleDisk) {
-    finding.health = free_bytes < kNoDisk ? Health::kBad : Health::kWarning;
+  } else if (!room->is_known()) {
+    finding.health = Health::kNote;
+    finding.advice = "a launch cannot check that checkpoints fit, and starts without that check";
+  } else if (room->free_bytes < kLittleDisk) {
+    finding.health = room->free_bytes < kNoDisk ? Health::kBad : Health::kWarning;
     finding.advice = "checkpoints take 12 bytes a parameter, times checkpoint.keep; point run.root elsewhere";
   }
   return finding;
@@ -131,8 +134,10 @@ Finding SharedMemory(const Sources& sources, bool has_accelerators) {
   const auto room = sources.room(sources.root + "/dev/shm");
   Finding finding{
       .name = "shared memory",
-      .value = room.ok() ? absl::StrCat(FormatBytes(room->second), " in /dev/shm") : "no /dev/shm"};
-  if (!room.ok() || room->second < kGiB) {
+      .value = room.ok() ? absl::StrCat(FormatBytes(room->total_bytes), " in /dev/shm") : "no /dev/shm"};
+  if (room.ok() && !room->is_known()) {
+    finding.value = "no limit reported for /dev/shm";
+  } else if (!room.ok() || room->total_bytes < kGiB) {
     finding.health = has_accelerators ? Health::kWarning : Health::kNote;
     finding.advice = has_accelerators
                          ? "NCCL exchanges buffers there, about 10 MiB for each pair of devices; docker run "

@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/files.h"
+#include "base/lock_open_file.h"
 #include "base/network.h"
 #include "base/status.h"
 #include "launcher/cpu_layout.h"
@@ -199,7 +199,7 @@ absl::StatusOr<bool> RunAgent(const AgentRunOptions& options) {
   if (::mkdtemp(folder.data()) == nullptr) return ErrnoError("create", folder, errno);
   // systemd-tmpfiles, which removes what is old, leaves a folder alone that is locked (tmpfiles.d, "Age").
   const int lock = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (lock >= 0) (void)::flock(lock, LOCK_EX | LOCK_NB);
+  if (lock >= 0) (void)TryLockOpenFile(lock, LockKind::kExclusive, folder);
   const absl::Cleanup unlock = [lock] {
     if (lock >= 0) ::close(lock);
   };

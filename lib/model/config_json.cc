@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -132,46 +133,39 @@ constexpr Family kFamilies[] = {
 // Fields that cannot change what the model computes in training; of pad_token_id only the gradient of its own
 // row of the embedding, which transformers leaves out and we do not.
 const std::set<std::string>& NeutralFields() {
-  static const auto* fields = new std::set<std::string>{"_name_or_path",
-                                                        "transformers_version",
-                                                        "torch_dtype",
-                                                        "dtype",
-                                                        "use_cache",
-                                                        "bos_token_id",
-                                                        "eos_token_id",
-                                                        "pad_token_id",
-                                                        "unk_token_id",
-                                                        "sep_token_id",
-                                                        "return_dict",
-                                                        "output_attentions",
-                                                        "output_hidden_states",
-                                                        "torchscript",
-                                                        "use_bfloat16",
-                                                        "_attn_implementation",
-                                                        "_attn_implementation_autoset",
-                                                        "attn_implementation",
-                                                        "_flash_attn_2_enabled",
-                                                        "max_sequence_length",
-                                                        "is_llama_config",
-                                                        "transformers.js_config",
-                                                        "task_specific_params",
-                                                        "problem_type",
-                                                        "id2label",
-                                                        "label2id",
-                                                        "num_labels",
-                                                        "finetuning_task",
-                                                        "prefix",
-                                                        "tokenizer_class",
-                                                        "max_window_layers",
-                                                        "temperature",
-                                                        "top_p",
-                                                        "top_k",
-                                                        "do_sample",
-                                                        "max_length",
-                                                        "min_length",
-                                                        "unsloth_fixed",
-                                                        "unsloth_version"};
+  static const auto* fields = new std::set<std::string>{
+      "_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache", "bos_token_id",
+      "eos_token_id", "pad_token_id", "unk_token_id", "sep_token_id", "return_dict", "output_attentions",
+      "output_hidden_states", "torchscript", "use_bfloat16", "_attn_implementation",
+      "_attn_implementation_autoset", "attn_implementation", "_flash_attn_2_enabled", "max_sequence_length",
+      "is_llama_config", "transformers.js_config", "task_specific_params", "problem_type", "id2label",
+      "label2id", "num_labels", "finetuning_task", "prefix", "tokenizer_class", "max_window_layers",
+      "temperature", "top_p", "top_k", "do_sample", "max_length", "min_length", "unsloth_fixed",
+      "unsloth_version",
+      // What older versions of transformers write of
+      // generation.
+      "num_beams", "num_beam_groups", "diversity_penalty", "repetition_penalty", "length_penalty",
+      "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids", "num_return_sequences",
+      "output_scores", "return_dict_in_generate", "forced_bos_token_id", "forced_eos_token_id",
+      "decoder_start_token_id", "remove_invalid_values", "exponential_decay_length_penalty",
+      "suppress_tokens", "begin_suppress_tokens", "typical_p", "early_stopping"};
   return *fields;
+}
+
+// Fields that change nothing with this value; null is the default of every field, as in transformers.
+bool HasNeutralValue(const std::string& key, const Json& value) {
+  static const auto* values = new std::map<std::string, Json>{{"use_mrope", false},
+                                                              {"is_decoder", false},
+                                                              {"is_encoder_decoder", false},
+                                                              {"add_cross_attention", false},
+                                                              {"tie_encoder_decoder", false},
+                                                              {"chunk_size_feed_forward", 0},
+                                                              {"pruned_heads", Json::object()},
+                                                              {"rope_interleaved", false},
+                                                              {"partial_rotary_factor", 1.0},
+                                                              {"num_nextn_predict_layers", 0}};
+  const auto found = values->find(key);
+  return value.is_null() || (found != values->end() && found->second == value);
 }
 
 // Reads one object. The first mistake about what the model is sticks as the status; what only training asks
@@ -250,7 +244,7 @@ class Reader {
 
   void RefuseTheRest(const std::set<std::string>& neutral) {
     for (const auto& [key, value] : object_.items()) {
-      if (seen_.contains(key) || neutral.contains(key)) continue;
+      if (seen_.contains(key) || neutral.contains(key) || HasNeutralValue(key, value)) continue;
       Refuse(absl::StrCat("field '", key,
                           "' is not known and may change what the model computes; remove it if it does not"));
     }

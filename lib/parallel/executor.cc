@@ -34,6 +34,12 @@ int64_t CountMasked(const uint8_t* mask, int64_t count) {
   return ones;
 }
 
+int64_t CountTargets(absl::Span<const nn::TokenView> micro_batches, int64_t tokens) {
+  int64_t count = 0;
+  for (const nn::TokenView& view : micro_batches) count += CountMasked(view.loss_mask, tokens);
+  return count;
+}
+
 }  // namespace
 
 // One run over a step: the values alive and the step's scalars.
@@ -245,7 +251,7 @@ class Executor::Pass {
     OnHost() = {};
     if (update_.has_value()) {
       OnHost().update = update_->KernelOptions();
-      result.loss_tokens = CountLocalTokens();
+      result.loss_tokens = CountTargets(host_micro_batches_, e_.options_.shape().tokens());
       OnHost().scale = ScaleOfGradients();
     }
     if (!e_.device_.is_cpu()) e_.device_.CopyPinnedToDevice(e_.scalars_, e_.pinned_scalars_);
@@ -573,13 +579,6 @@ class Executor::Pass {
     return absl::OkStatus();
   }
 
-  int64_t CountLocalTokens() const {
-    int64_t count = 0;
-    for (const nn::TokenView& view : host_micro_batches_)
-      count += CountMasked(view.loss_mask, e_.options_.shape().tokens());
-    return count;
-  }
-
   float ScaleOfGradients() const {
     return result.loss_tokens > 0 ? static_cast<float>(1.0 / static_cast<double>(result.loss_tokens)) : 0.0f;
   }
@@ -612,7 +611,9 @@ class Executor::Pass {
   }
 
   absl::Status OptimizerStep(const Instruction& instruction) {
-    if (!update_->options().apply) return absl::OkStatus();
+    // Without a counted target there is no gradient, and weight decay alone is not training. All ranks have
+    // summed the count by now.
+    if (!update_->options().apply || result.loss_tokens == 0) return absl::OkStatus();
     update_->Add(instruction.bucket);
     const auto index = static_cast<size_t>(&instruction - program_.instructions.data());
     if (!IsLaunchedWithNext(index)) update_->Launch(&e_.scalars_->update);
@@ -704,7 +705,8 @@ bool Executor::MayUseGraph(absl::Span<const nn::TokenView> micro_batches, const 
   return report_no_graph_ != nullptr && update.apply && !hook_ && !span_hook_ && !checks_ && !hash_next_ &&
          state_.ledger().mesh().world_size() == 1 && device::Graph::IsThereFor(device_) &&
          model::FlashServes(state_.compute_dtype(), spec_.head_dim) &&
-         nn::AreWholeSequences(micro_batches, options_.shape());
+         nn::AreWholeSequences(micro_batches, options_.shape()) &&
+         CountTargets(micro_batches, options_.shape().tokens()) > 0;  // a graph always updates
 }
 
 absl::StatusOr<StepResult> Executor::RunGraph(const schedule::Step& step,

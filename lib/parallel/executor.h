@@ -30,8 +30,8 @@ namespace trainctl::parallel {
 struct StepResult {
   double loss = 0;          // mean over the global number of loss tokens
   double grad_norm = 0;     // before clipping
-  int64_t loss_tokens = 0;  // of the whole step, all ranks
-  bool finite = true;       // loss and norm are finite; false: nothing was updated
+  int64_t loss_tokens = 0;  // of the whole step, all ranks; if 0, nothing was updated
+  bool finite = true;       // loss and norm are finite; if false, nothing was updated
 };
 
 struct EvalSums {

@@ -150,6 +150,14 @@ class Checker {
            absl::StrCat("model.vocab (", spec.vocab,
                         ") is below the 256 tokens of data.tokenizer = \"byte\""));
     }
+    const std::string& end = recipe_.data.end_of_document;
+    if (recipe_.data.tokenizer == "byte" && end != "auto") {
+      Fail({"data.end_of_document"},
+           absl::StrCat(
+               "data.end_of_document = ", QuoteToml(end),
+               ": bytes have token 256 for it, if model.vocab is above 256; leave it \"auto\", or give "
+               "data.tokenizer"));
+    }
     if (Usable({"data.seq_len"}) && recipe_.data.seq_len > spec.max_position) {
       Fail({"data.seq_len", "model.max_position"},
            absl::StrCat("data.seq_len (", recipe_.data.seq_len, ") is above model.max_position (",
@@ -744,11 +752,37 @@ std::vector<std::string> FindNotes(const Recipe& recipe, const std::map<std::str
         "model.weights = random (the default): training starts from random weights, and of ",
         recipe.model.from, " only config.json is read; model.weights = \"from\" starts from its weights"));
   }
+  const auto is_text = [](const DataSource& data) {
+    return std::any_of(data.files.begin(), data.files.end(), [](const std::string& file) {
+      return !absl::EndsWith(file, ".bin") && !absl::EndsWith(file, ".idx");
+    });
+  };
+  if (is_ours && recipe.model.weights == "from" && recipe.data.tokenizer == "byte" &&
+      std::any_of(recipe.data.train.begin(), recipe.data.train.end(), is_text)) {
+    notes.push_back(absl::StrCat("data.tokenizer is \"byte\", so the weights of ", recipe.model.from,
+                                 " see the bytes of the text as their tokens, which is right only for a "
+                                 "model that was trained on bytes; ",
+                                 origin.contains("data.tokenizer") && origin.at("data.tokenizer") == "default"
+                                     ? "its folder has no tokenizer.json or tokenizer.model"
+                                     : "without data.tokenizer its own tokenizer is taken"));
+  }
   // The folder's own value was not asked for.
   const auto init_std = origin.find("model.init_std");
   const bool is_inherited = init_std != origin.end() && absl::EndsWith(init_std->second, ")");
   note("model.init_std", recipe.model.weights != "random" && !is_inherited,
        "model.weights is not \"random\"");
+  const auto has_prompt = [](const DataSource& data) { return !data.prompt_field.empty(); };
+  const bool has_prompts = std::any_of(recipe.data.train.begin(), recipe.data.train.end(), has_prompt) ||
+                           std::any_of(recipe.data.eval.begin(), recipe.data.eval.end(), has_prompt);
+  note("data.long_documents",
+       recipe.data.packing != "whole" && (recipe.data.packing != "auto" || !has_prompts),
+       "no document is placed whole (data.packing)");
+  if (has_prompts && recipe.data.packing != "auto" && recipe.data.packing != "whole") {
+    notes.push_back(absl::StrCat("data.packing = \"", recipe.data.packing,
+                                 "\" cuts documents where a sequence ends: completions are trained without "
+                                 "the part of their prompt that "
+                                 "lies in the sequence before; \"auto\" places them whole"));
+  }
   const auto source = [&](const std::string& list, const std::vector<DataSource>& sources) {
     for (size_t i = 0; i < sources.size(); ++i) {
       const std::string path = absl::StrCat(list, "[", i, "].");

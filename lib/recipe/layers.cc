@@ -350,10 +350,12 @@ absl::StatusOr<Value> Draft::ResolvePaths(const Field& field, Value value) const
     const bool is_word = std::count(field.keywords.begin(), field.keywords.end(), *path) > 0;
     if (is_word) return value;
     TRAINCTL_ASSIGN_OR_RETURN(const std::string expanded, ExpandVariables(*path, access_.environment));
+    TRAINCTL_RETURN_IF_ERROR(RefuseUrl(expanded));
     *path = AbsolutePath(expanded, folder);
   } else if (auto* paths = std::get_if<std::vector<std::string>>(&value)) {
     for (std::string& pattern : *paths) {
       TRAINCTL_ASSIGN_OR_RETURN(const std::string expanded, ExpandVariables(pattern, access_.environment));
+      TRAINCTL_RETURN_IF_ERROR(RefuseUrl(expanded));
       pattern = AbsolutePattern(expanded, folder);
     }
   }

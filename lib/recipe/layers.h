@@ -37,6 +37,7 @@ struct Access {
   std::function<absl::StatusOr<std::string>(const std::string& path)> read_file;
   std::function<absl::StatusOr<std::vector<std::string>>(const std::string& pattern)> expand_glob;
   std::function<bool(const std::string& path)> is_folder;
+  std::function<bool(const std::string& path)> is_file;  // may be empty: then nothing is one
   // May be empty: then "auto" is "cpu".
   std::function<absl::StatusOr<FoundDevice>()> find_device;
 };

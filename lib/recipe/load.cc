@@ -11,6 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/files.h"
+#include "base/lfs_pointer.h"
+#include "base/shell_quote.h"
 #include "base/status.h"
 #include "cluster/catalogue.h"
 #include "layout/layout.h"
@@ -48,6 +50,7 @@ class Resolver {
     ApplyEntries();
     ApplyOptimizerDefaults(recipe(), [&](absl::string_view path) { return draft_.Find(path) != nullptr; });
     CheckWeights();
+    ResolveTokenizer();
     ResolveDevicesPerNode();
     ResolveRoot();
     CheckHostsFile();
@@ -86,7 +89,13 @@ class Resolver {
     } else if (const std::string* folder = Text("model.from")) {
       const std::string config = absl::StrCat(*folder, "/config.json");
       const absl::StatusOr<std::string> text = access_.read_file(config);
-      SetBase("model.from", text.ok() ? ReadModel(*text, config) : text.status());
+      const absl::Status pointer = text.ok() ? RefuseLfsPointer(*text, config) : absl::OkStatus();
+      if (!pointer.ok()) {
+        issues_.AddBadData(Where("model.from"), absl::StrCat("model.from: ", pointer.message()));
+        issues_.MarkBad("model.spec");
+        return;
+      }
+      SetBase("model.from", text.ok() ? ReadModel(*text, config) : SayingHowToFetch(*folder, text.status()));
     } else if (issues_.IsBad("model.family")) {
       issues_.MarkBad("model.spec");
     } else if (Text("model.family") != nullptr) {
@@ -120,6 +129,18 @@ class Resolver {
     if (trained.ok()) return trained;
     return absl::Status(trained.status().code(),
                         absl::StrCat(trained.status().message(), WhatElseOf(model.spec, trained.status())));
+  }
+
+  // "Qwen/Qwen2.5-0.5B" is how the Hub names a model, and not a folder here.
+  absl::Status SayingHowToFetch(const std::string& folder, const absl::Status& status) const {
+    if (!absl::StartsWith(folder, access_.working_dir + "/") || access_.is_folder(folder)) return status;
+    const std::string name = folder.substr(access_.working_dir.size() + 1);
+    if (std::count(name.begin(), name.end(), '/') != 1 || absl::StartsWith(name, ".")) return status;
+    const std::string quoted = ShellQuote(name);
+    return absl::Status(
+        status.code(),
+        absl::StrCat(status.message(), "; to fetch this model from the Hugging Face Hub: hf download ",
+                     quoted, " --local-dir ", quoted));
   }
 
   static std::string PresetList() {
@@ -182,6 +203,19 @@ class Resolver {
     if (access_.is_folder(weights)) return;
     missing_.Add(Where("model.weights"),
                  absl::StrCat("model.weights: there is no checkpoint folder ", weights));
+  }
+
+  // Pretrained weights are fed with the ids that they know.
+  void ResolveTokenizer() {
+    const ModelConfig& model = recipe().model;
+    if (draft_.Find("data.tokenizer") != nullptr || model.weights != "from" || model.from.empty()) return;
+    for (const char* name : {"/tokenizer.json", "/tokenizer.model"}) {
+      const std::string path = model.from + name;
+      if (!access_.is_file || !access_.is_file(path)) continue;
+      recipe().data.tokenizer = path;
+      loaded_.origin["data.tokenizer"] = absl::StrCat(Where("model.from"), " (model.from)");
+      return;
+    }
   }
 
   // An accelerator of the catalogue comes in nodes.
@@ -426,6 +460,10 @@ Access RealAccess() {
   access.is_folder = [](const std::string& path) {
     std::error_code ignored;
     return std::filesystem::is_directory(path, ignored);
+  };
+  access.is_file = [](const std::string& path) {
+    std::error_code ignored;
+    return std::filesystem::is_regular_file(path, ignored);
   };
   return access;
 }

@@ -7,9 +7,11 @@
 #include <set>
 #include <system_error>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/shell_quote.h"
 #include "base/status.h"
 
 namespace trainctl::recipe {
@@ -139,6 +141,23 @@ absl::StatusOr<std::string> ExpandVariables(absl::string_view text, const Enviro
   }
   absl::StrAppend(&result, text);
   return result;
+}
+
+absl::Status RefuseUrl(absl::string_view text) {
+  const size_t end = text.find("://");
+  if (end == absl::string_view::npos || end == 0) return absl::OkStatus();
+  const absl::string_view scheme = text.substr(0, end);
+  if (!std::all_of(scheme.begin(), scheme.end(), [](char c) { return absl::ascii_isalnum(c); })) {
+    return absl::OkStatus();
+  }
+  const std::string quoted = ShellQuote(std::string(text));
+  std::string fetch = absl::StrCat("curl -LO ", quoted);
+  if (scheme == "file") fetch = absl::StrCat("give the path: ", text.substr(end + 3));
+  if (scheme == "s3") fetch = absl::StrCat("aws s3 cp ", quoted, " .");
+  if (scheme == "gs") fetch = absl::StrCat("gcloud storage cp ", quoted, " .");
+  if (scheme == "hf") fetch = "hf download, with the name of the model or data set";
+  return UsageError(absl::StrCat(text, " is a URL, and only files are read",
+                                 scheme == "file" ? "; " : "; fetch it: ", fetch));
 }
 
 std::string AbsolutePath(absl::string_view path, absl::string_view folder) {

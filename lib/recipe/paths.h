@@ -16,6 +16,9 @@ using Environment = std::function<std::optional<std::string>(const std::string& 
 // Replaces ${VAR}; an undefined or unterminated one is a UsageError. "$" elsewhere is itself.
 absl::StatusOr<std::string> ExpandVariables(absl::string_view text, const Environment& environment);
 
+// UsageError: `text` is a URL; it has the command that fetches what is there.
+absl::Status RefuseUrl(absl::string_view text);
+
 // `path` relative to `folder`, made absolute and normal ("/a/./b/../c" is "/a/c").
 std::string AbsolutePath(absl::string_view path, absl::string_view folder);
 

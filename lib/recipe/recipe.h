@@ -45,9 +45,11 @@ struct DataSource {
 };
 
 struct DataConfig {
-  std::string tokenizer = "byte";  // "byte" or an absolute path
+  std::string tokenizer = "byte";        // "byte" or an absolute path
+  std::string end_of_document = "auto";  // auto | none | a token as the tokenizer spells it
   int64_t seq_len = 2048;
-  std::string packing = "documents";  // documents | continuous
+  std::string packing = "auto";         // auto | documents | continuous | whole
+  std::string long_documents = "skip";  // skip | cut: those of more than seq_len tokens, placed whole
   bool shuffle = true;
   std::vector<DataSource> train;
   std::vector<DataSource> eval;

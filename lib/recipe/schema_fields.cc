@@ -258,16 +258,37 @@ void AddData(Builder& b) {
        "folder that has "
        "one. Files that hold tokens already (.bin/.idx) need none.",
        [](Recipe & r, size_t) -> auto& { return r.data.tokenizer; })
-      .Path({"byte"});
+      .Path({"byte"})
+      .Default("the one in model.from if model.weights is \"from\" and it has one, else \"byte\"");
+  b.Add(
+      "data.end_of_document",
+      "The token that ends each document, as the tokenizer spells it, or `none`. `auto`: the model's own, as "
+      "tokenizer_config.json, generation_config.json or config.json beside the tokenizer name it, else the "
+      "first "
+      "special token that is known to end a text.",
+      [](Recipe & r, size_t) -> auto& { return r.data.end_of_document; });
   b.Add(
        "data.seq_len", "Length of one sequence.", [](Recipe & r, size_t) -> auto& { return r.data.seq_len; })
       .Unit("tokens")
       .Range(1, 1 << 24);
   b.Add(
        "data.packing",
-       "How documents share a sequence: with attention inside each document only, or as one stream.",
+       "How documents share a sequence. `whole`: none is cut, and a sequence ends with padding. `documents`: "
+       "one "
+       "stream, cut every data.seq_len tokens, with attention inside each document only. `continuous`: the "
+       "same "
+       "stream, with attention across documents. `auto`: `whole` for sources with a prompt_field, "
+       "`documents` for "
+       "the others.",
        [](Recipe & r, size_t) -> auto& { return r.data.packing; })
-      .Choices({"documents", "continuous"});
+      .Choices({"auto", "documents", "continuous", "whole"});
+  b.Add(
+       "data.long_documents",
+       "What is done with a document of more than data.seq_len tokens that is to be placed whole: it is left "
+       "out, or "
+       "its first data.seq_len tokens are used.",
+       [](Recipe & r, size_t) -> auto& { return r.data.long_documents; })
+      .Choices({"skip", "cut"});
   b.Add(
       "data.shuffle", "Draw the documents in a random order that depends on run.seed alone.",
       [](Recipe & r, size_t) -> auto& { return r.data.shuffle; });

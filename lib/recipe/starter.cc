@@ -91,7 +91,7 @@ std::vector<Starter> AllStarters() {
         {"model.weights", "\"from\""},
         {"data.tokenizer", "\"model\""},
         {"data.seq_len", "1024"},
-        {"data.packing", "\"documents\""},
+        {"data.long_documents", nullptr, kChoice},
         {"data.train[0].name", "\"answers\""},
         {"data.train[0].files", "[\"data/train.jsonl\"]"},
         {"data.train[0].prompt_field", "\"prompt\""},

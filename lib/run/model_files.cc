@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "base/files.h"
+#include "base/lfs_pointer.h"
 #include "base/status.h"
 
 namespace trainctl::run {
@@ -33,6 +34,7 @@ bool Has(absl::Span<const absl::string_view> names, absl::string_view name) {
 
 absl::Status Copy(const std::string& from, const std::string& to) {
   TRAINCTL_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(from));
+  TRAINCTL_RETURN_IF_ERROR(RefuseLfsPointer(bytes, from));
   return WriteFileAtomic(to, bytes);
 }
 
@@ -48,6 +50,7 @@ absl::Status CopyThoseThatAre(absl::Span<const absl::string_view> names, const s
 // A tokenizer file that lies by itself: JSON, or sentencepiece's, which never begins with a brace.
 absl::Status CopyLoneTokenizer(const std::string& path, const std::string& to) {
   TRAINCTL_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
+  TRAINCTL_RETURN_IF_ERROR(RefuseLfsPointer(bytes, path));
   return WriteFileAtomic(
       absl::StrCat(to, absl::StartsWith(bytes, "{") ? "/tokenizer.json" : "/tokenizer.model"), bytes);
 }

@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -14,12 +13,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "base/lock_open_file.h"
 #include "base/shell_quote.h"
 #include "base/status.h"
 
@@ -27,7 +28,7 @@ namespace trainctl::run {
 namespace {
 
 constexpr char kDefaultLatest[] = "runs/latest";
-constexpr char kSocketFolderPrefix[] = "/tmp/trainctl-";
+constexpr absl::string_view kSocketFolder = "/trainctl-XXXXXX";  // as mkdtemp takes it
 constexpr char kSocketName[] = "/control.sock";
 constexpr size_t kMaxSocketPathBytes = 107;
 constexpr absl::Duration kCleanUpWait = absl::Seconds(10);
@@ -99,6 +100,16 @@ void RemoveHalfWritten(const std::string& folder) {
       ::unlink(it->path().c_str());
     }
   }
+}
+
+// A folder that MakeSocketPath has made, wherever TMPDIR was then.
+bool IsInSocketFolder(absl::string_view socket_path) {
+  if (!absl::ConsumeSuffix(&socket_path, kSocketName) || socket_path.size() < kSocketFolder.size())
+    return false;
+  const absl::string_view folder = socket_path.substr(socket_path.size() - kSocketFolder.size());
+  const size_t fixed = kSocketFolder.find('X');
+  return folder.substr(0, fixed) == kSocketFolder.substr(0, fixed) &&
+         folder.find('/', 1) == absl::string_view::npos;
 }
 
 // A Unix socket of this user on which nobody listens.
@@ -285,7 +296,7 @@ RunFolder::Work RunFolder::FindWork() const {
   const int fd = ::open(lock_path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return errno == ENOENT ? Work::kNone : Work::kSeen;
   // Shared: two who ask at once do not take each other for a launch.
-  const bool is_free = ::flock(fd, LOCK_SH | LOCK_NB) == 0;
+  const bool is_free = TryLockOpenFile(fd, LockKind::kShared, lock_path()).value_or(false);
   ::close(fd);
   const LockOwner owner = Owner();
   if (is_free) return HasSurelyEnded(owner, ThisProcessAsOwner()) ? Work::kNone : Work::kUnknown;
@@ -296,15 +307,26 @@ RunFolder::Work RunFolder::FindWork() const {
 absl::StatusOr<std::string> RunFolder::MakeSocketPath() const {
   const std::string inside = path_ + kSocketName;
   if (inside.size() <= kMaxSocketPathBytes) return inside;
-  std::string folder = absl::StrCat(kSocketFolderPrefix, "XXXXXX");
-  if (::mkdtemp(folder.data()) == nullptr) return ErrnoError("create folder", folder, errno);  // mode 0700
-  return folder + kSocketName;
+  const char* const chosen = std::getenv("TMPDIR");
+  absl::Status failed = EnvironmentError("that of TMPDIR is too long, too");
+  bool has_tried = false;
+  for (const std::string& parent :
+       {std::string(chosen != nullptr && *chosen == '/' ? chosen : "/tmp"), std::string("/tmp")}) {
+    std::string folder = absl::StrCat(parent, kSocketFolder);
+    if (folder.size() + sizeof(kSocketName) > kMaxSocketPathBytes + 1) continue;
+    if (::mkdtemp(folder.data()) != nullptr) return folder + kSocketName;  // mode 0700
+    if (!std::exchange(has_tried, true)) failed = ErrnoError("create folder", folder, errno);
+  }
+  return Annotate(failed, absl::StrCat("the path of the run folder is too long for a socket (", inside.size(),
+                                       " of at most ", kMaxSocketPathBytes,
+                                       " bytes), so another folder is needed: set TMPDIR to one with a "
+                                       "short path, or shorten --run-dir"));
 }
 
 void RunFolder::RemoveSocket(const std::string& socket_path) const {
   if (socket_path.empty() || (absl::StartsWith(socket_path, path_) && !CheckInPlace().ok())) return;
   ::unlink(socket_path.c_str());
-  if (absl::StartsWith(socket_path, kSocketFolderPrefix)) {
+  if (IsInSocketFolder(socket_path)) {
     ::rmdir(socket_path.substr(0, socket_path.rfind('/')).c_str());
   }
 }
@@ -312,10 +334,7 @@ void RunFolder::RemoveSocket(const std::string& socket_path) const {
 void RunFolder::RemoveStaleSockets(const std::string& recorded) const {
   const std::string own = path_ + kSocketName;
   if (IsStaleSocket(own)) RemoveSocket(own);
-  if (absl::StartsWith(recorded, kSocketFolderPrefix) && absl::EndsWith(recorded, kSocketName) &&
-      IsStaleSocket(recorded)) {
-    RemoveSocket(recorded);
-  }
+  if (IsInSocketFolder(recorded) && IsStaleSocket(recorded)) RemoveSocket(recorded);
 }
 
 absl::StatusOr<RunState> RunFolder::ReadState() const {

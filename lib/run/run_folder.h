@@ -65,6 +65,7 @@ class RunFolder {
   std::string attention_path() const { return path_ + "/attention.json"; }
   // What the model's folder says besides weights (model_files.h); there is none where it says nothing.
   std::string model_files_path() const { return path_ + "/model-files"; }
+  std::string data_path() const { return path_ + "/data.json"; }
   // Documents that took long to read, while the run is not finished (data/kept_documents.h).
   std::string documents_path() const { return path_ + "/documents"; }
   std::string token_path() const { return path_ + "/token"; }

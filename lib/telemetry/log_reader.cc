@@ -4,34 +4,20 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <limits>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "telemetry/step_log.h"
 
 namespace trainctl::telemetry {
 namespace {
 
 constexpr size_t kReadBytes = size_t{1} << 18;
 constexpr size_t kMaxLineBytes = size_t{16} << 20;  // as StepLog
-
-// A number, or one of the words for what JSON has no number for.
-bool NumberOf(const Json& value, double& number) {
-  if (value.is_number()) {
-    number = value.get<double>();
-    return true;
-  }
-  if (!value.is_string()) return false;
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const std::string& word = value.get_ref<const std::string&>();
-  if (word == "nan") number = std::numeric_limits<double>::quiet_NaN();
-  if (word == "inf") number = kInfinity;
-  if (word == "-inf") number = -kInfinity;
-  return word == "nan" || word == "inf" || word == "-inf";
-}
 
 }  // namespace
 
@@ -45,25 +31,27 @@ absl::StatusOr<LoggedStep> ParseLogLine(absl::string_view line, LogKind kind, ab
   const char* const group = kind == LogKind::kMetrics ? "train/" : "speed/";
   const bool before_training = kind == LogKind::kMetrics && logged.step == 0;
   for (const auto& [name, value] : object.items()) {
-    double number = 0;
     if (kind == LogKind::kMetrics && name == "changed" && value.is_array()) {
       for (const Json& text : value) {
         if (text.is_string()) logged.changed.push_back(text.get<std::string>());
       }
     }
     if (value.is_object()) {
+      logged.has_evaluation = logged.has_evaluation || (kind == LogKind::kMetrics && name == "eval");
       for (const auto& [inner, inner_value] : value.items()) {
-        if (NumberOf(inner_value, number)) logged.scalars.push_back({absl::StrCat(name, "/", inner), number});
+        if (const std::optional<double> number = NumberOfJson(inner_value))
+          logged.scalars.push_back({absl::StrCat(name, "/", inner), *number});
       }
       continue;
     }
-    if (name == "step" || !NumberOf(value, number)) continue;
+    const std::optional<double> number = NumberOfJson(value);
+    if (name == "step" || !number.has_value()) continue;
     if (kind == LogKind::kTimings && name == "time") {
-      logged.time_s = number;
+      logged.time_s = *number;
       continue;
     }
-    if (kind == LogKind::kTimings && name == "seconds") logged.seconds = number;
-    if (!before_training) logged.scalars.push_back({absl::StrCat(group, name), number});
+    if (kind == LogKind::kTimings && name == "seconds") logged.seconds = *number;
+    if (!before_training) logged.scalars.push_back({absl::StrCat(group, name), *number});
   }
   return logged;
 }
@@ -117,6 +105,15 @@ absl::StatusOr<bool> LogReader::Next(LoggedStep& step) {
   }
   last_step_ = step.step;
   return true;
+}
+
+bool HasEvaluation(const std::string& metrics_path, int64_t step) {
+  absl::StatusOr<LogReader> reader = LogReader::Open(metrics_path, LogKind::kMetrics);
+  if (!reader.ok()) return false;
+  LoggedStep logged;
+  for (absl::StatusOr<bool> found = reader->Next(logged); found.ok() && *found; found = reader->Next(logged))
+    if (logged.step == step) return logged.has_evaluation;
+  return false;
 }
 
 }  // namespace trainctl::telemetry

@@ -19,12 +19,13 @@ struct LoggedStep {
   double seconds = 0;  // "seconds" of timings.jsonl: how long the step took
   std::vector<Scalar> scalars;
   std::vector<std::string> changed;  // "changed" of metrics.jsonl
+  bool has_evaluation = false;       // metrics.jsonl has "eval", which may have no numbers
 };
 
 enum class LogKind { kMetrics, kTimings };
 
 // What one line says. Every number becomes a scalar, those within objects too; "nan", "inf" and "-inf" are
-// numbers, other strings are left out:
+// numbers, other strings, null and booleans are left out:
 //   {"step":2,"loss":2.5,"eval":{"held-out":2.25}}             train/loss, eval/held-out
 //   {"step":2,"seconds":0.5,"memory_bytes":{"tensor_peak":9}}  speed/seconds, memory_bytes/tensor_peak
 // Step 0 is before training: of its metrics only those of evaluation mean something. BadDataError "<where>:
@@ -54,5 +55,8 @@ class LogReader {
   int64_t line_number_ = 0;
   int64_t last_step_ = -1;
 };
+
+// True if metrics.jsonl can be read up to the line of `step`, and that line has an evaluation.
+bool HasEvaluation(const std::string& metrics_path, int64_t step);
 
 }  // namespace trainctl::telemetry

@@ -1,8 +1,13 @@
 #include "telemetry/metrics_log.h"
 
+#include <limits>
+
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/json.h"
+#include "base/status.h"
 
 namespace trainctl::telemetry {
 namespace {
@@ -29,13 +34,35 @@ std::string ListField(const char* name, const std::vector<std::string>& texts) {
       "]");
 }
 
+std::string NumberOrNull(const std::optional<double>& value) {
+  return value.has_value() ? JsonNumber(*value) : "null";
+}
+
 }  // namespace
 
 std::string FormatFields(const StepRecord& record) {
-  return absl::StrCat("\"loss\":", JsonNumber(record.loss), ",\"grad_norm\":", JsonNumber(record.grad_norm),
+  return absl::StrCat("\"loss\":", NumberOrNull(record.loss), ",\"grad_norm\":", JsonNumber(record.grad_norm),
                       ",\"lr\":", JsonNumber(record.lr), ",\"tokens\":", record.tokens, ",\"batch_hash\":\"",
                       absl::StrFormat("%016x", record.batch_hash), "\"",
-                      ObjectField("eval", record.eval, JsonNumber), ListField("changed", record.changed));
+                      record.skipped ? ",\"skipped\":true" : "",
+                      ObjectField("eval", record.eval, NumberOrNull), ListField("changed", record.changed));
+}
+
+absl::StatusOr<StepRecord> ParseStepRecord(absl::string_view json, absl::string_view what) {
+  TRAINCTL_ASSIGN_OR_RETURN(const Json object, ParseJson(json, what));
+  const auto number = [&](const char* key) -> std::optional<double> {
+    return object.is_object() && object.contains(key) ? NumberOfJson(object[key]) : std::nullopt;
+  };
+  StepRecord record;
+  TRAINCTL_ASSIGN_OR_RETURN(record.tokens, JsonInt(object, "tokens", what));
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string hash, JsonString(object, "batch_hash", what));
+  record.loss = number("loss");
+  record.grad_norm = number("grad_norm").value_or(std::numeric_limits<double>::quiet_NaN());
+  record.lr = number("lr").value_or(0);
+  record.skipped = object.contains("skipped");
+  if (!absl::SimpleHexAtoi(hash, &record.batch_hash))
+    return BadDataError(absl::StrCat(what, ": field 'batch_hash' must be a hexadecimal number"));
+  return record;
 }
 
 std::string FormatFields(const TimingRecord& record) {

@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "telemetry/step_log.h"
 
 namespace trainctl::telemetry {
@@ -23,14 +24,17 @@ namespace trainctl::telemetry {
 // {"step":12,"loss":2.5,"grad_norm":1.25,"lr":3e-04,"tokens":98304,"batch_hash":"00f1...","eval":{"held-out":2.25},"changed":[...]}
 struct StepRecord {
   int64_t step = 0;  // optimizer steps done, this one included
-  double loss = 0;   // mean over the global number of loss tokens
+  // Mean over the global number of loss tokens; empty (null in the log) if there were none.
+  std::optional<double> loss = 0;
   double grad_norm = 0;
   double lr = 0;
   int64_t tokens = 0;  // since the start of the run
   uint64_t batch_hash = 0;
-  std::map<std::string, double> eval;  // loss per evaluation set, on steps that evaluate
+  // Loss per evaluation set, on steps that evaluate; empty (null) if no target of the set counts.
+  std::map<std::string, std::optional<double>> eval = {};
   // What was changed of the run before it, by resuming it: "optimizer.lr is 1e-4 and was 1e-3".
   std::vector<std::string> changed = {};
+  bool skipped = false;  // the update was left out because the loss or the gradient norm was not finite
 };
 
 // {"step":12,"seconds":0.5,"tokens_per_second":9000,"mfu":0.41,"phases":{"forward":0.2},"operators":{"linear":0.1},"memory_bytes":{"parameters":1024},"time":1700000000.125}
@@ -46,6 +50,9 @@ struct TimingRecord {
 };
 
 std::string FormatFields(const StepRecord& record);  // without the step
+// The record of FormatFields, put in braces; without `eval`, `changed` and the step. BadDataError "<what>:
+// ...".
+absl::StatusOr<StepRecord> ParseStepRecord(absl::string_view json, absl::string_view what);
 std::string FormatFields(const TimingRecord& record);
 
 template <typename Record>

@@ -7,10 +7,11 @@
 namespace trainctl::telemetry {
 
 absl::StatusOr<RunLog> RunLog::Open(const TensorboardOptions& events, bool with_events,
-                                    int64_t last_step_to_keep) {
-  TRAINCTL_ASSIGN_OR_RETURN(auto metrics, MetricsLog::Open(events.metrics_path, last_step_to_keep));
+                                    int64_t last_step_to_keep, bool drops_last_metrics) {
+  const int64_t metrics_to_keep = drops_last_metrics ? last_step_to_keep - 1 : last_step_to_keep;
+  TRAINCTL_ASSIGN_OR_RETURN(auto metrics, MetricsLog::Open(events.metrics_path, metrics_to_keep));
   TRAINCTL_ASSIGN_OR_RETURN(auto timings, TimingsLog::Open(events.timings_path, last_step_to_keep));
-  const int64_t last_step = metrics.last_step() >= 0 ? metrics.last_step() : last_step_to_keep;
+  const int64_t last_step = metrics.last_step() >= 0 ? metrics.last_step() : metrics_to_keep;
   RunLog log(events, std::move(metrics), std::move(timings), last_step);
   if (with_events) TRAINCTL_RETURN_IF_ERROR(log.OpenEvents());
   return log;

@@ -22,10 +22,11 @@ namespace trainctl::telemetry {
 
 class RunLog {
  public:
-  // Keeps what the logs hold up to `last_step_to_keep` (-1: they start anew). The paths of the two logs are
-  // those of `events`, whose folder is written only when `with_events`.
+  // Keeps what the logs hold up to `last_step_to_keep` (-1: they start again). The paths of the two logs are
+  // those of `events`, whose folder is written only when `with_events`. With `drops_last_metrics`,
+  // metrics.jsonl loses the line of that step, because the caller will append it again.
   static absl::StatusOr<RunLog> Open(const TensorboardOptions& events, bool with_events,
-                                     int64_t last_step_to_keep);
+                                     int64_t last_step_to_keep, bool drops_last_metrics = false);
 
   // All changes that the run has seen. Those that no kept record follows go into the first one that does, so
   // that a run which is killed and goes on from the same checkpoint writes the same bytes.

@@ -10,6 +10,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -131,6 +132,15 @@ std::string JsonNumber(double value) {
   const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), value);
   TRAINCTL_CHECK(error == std::errc());
   return std::string(digits.data(), end);
+}
+
+std::optional<double> NumberOfJson(const nlohmann::ordered_json& value) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (value.is_number()) return value.get<double>();
+  if (value == "nan") return std::numeric_limits<double>::quiet_NaN();
+  if (value == "inf") return kInfinity;
+  if (value == "-inf") return -kInfinity;
+  return std::nullopt;
 }
 
 std::string JsonQuoted(absl::string_view text) {

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -18,6 +20,8 @@ namespace trainctl::telemetry {
 // Exact and always the same: the shortest digits that give the same double back. JSON has no
 // numbers for the others, so they are the strings "nan", "inf" and "-inf".
 std::string JsonNumber(double value);
+// The inverse; empty if the value is neither a number nor one of these strings.
+std::optional<double> NumberOfJson(const nlohmann::ordered_json& value);
 std::string JsonQuoted(absl::string_view text);  // invalid UTF-8 becomes U+FFFD
 
 class StepLog {

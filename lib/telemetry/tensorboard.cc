@@ -1,7 +1,6 @@
 #include "telemetry/tensorboard.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "base/files.h"
+#include "base/lock_open_file.h"
 #include "base/status.h"
 
 namespace trainctl::telemetry {
@@ -73,8 +73,8 @@ absl::Status Retire(const std::string& folder, const OldFiles& old) {
 absl::StatusOr<int> LockFolder(const std::string& folder, bool takes_it) {
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return ErrnoError("open folder", folder, errno);
-  // Not every file system can.
-  if (::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK || takes_it) return fd;
+  // Not every file system can lock a folder.
+  if (TryLockOpenFile(fd, LockKind::kExclusive, folder).value_or(true) || takes_it) return fd;
   ::close(fd);
   return EnvironmentError(absl::StrCat("another process writes events into ", folder,
                                        "; wait for its end or name another folder"));

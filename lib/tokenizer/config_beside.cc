@@ -1,10 +1,13 @@
 #include "tokenizer/config_beside.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
+#include "base/lfs_pointer.h"
+#include "base/status.h"
 #include "base/strict_json.h"
 
 namespace trainctl::tokenizer {
@@ -29,30 +32,66 @@ bool IsTrue(const Json& config, const char* key) {
   return found != config.end() && found->is_boolean() && found->get<bool>();
 }
 
+// Null where there is no such file, or no JSON object in it.
+Json ReadBeside(const std::string& file, const char* name) {
+  const std::filesystem::path path = std::filesystem::path(file).parent_path() / name;
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return nullptr;
+  const absl::StatusOr<std::string> text = ReadFile(path.string(), kMaxConfigBytes);
+  if (!text.ok()) return nullptr;
+  absl::StatusOr<Json> config = ParseStrictJson<Json>(*text, path.string());
+  return config.ok() && config->is_object() ? *std::move(config) : Json(nullptr);
+}
+
+// Those of eos_token_id, a number or a list of them, that are tokens.
+std::vector<int32_t> EndIds(const Tokenizer& tokenizer, const Json& config) {
+  const auto found = config.find("eos_token_id");
+  if (found == config.end()) return {};
+  std::vector<int32_t> ids;
+  for (const Json& id : found->is_array() ? *found : Json::array({*found})) {
+    if (!id.is_number_integer()) continue;
+    const int64_t value = id.get<int64_t>();
+    if (value < 0 || value >= tokenizer.vocab_size()) continue;
+    if (!tokenizer.TokenOf(static_cast<int32_t>(value)).empty()) ids.push_back(static_cast<int32_t>(value));
+  }
+  return ids;
+}
+
 }  // namespace
+
+absl::Status RefuseLfsPointersBeside(const std::string& file) {
+  for (const char* name : {"tokenizer_config.json", "generation_config.json", "config.json"}) {
+    TRAINCTL_RETURN_IF_ERROR(
+        RefuseLfsPointerFile((std::filesystem::path(file).parent_path() / name).string()));
+  }
+  return absl::OkStatus();
+}
+
+int32_t EndOfDocumentBeside(const Tokenizer& tokenizer, const std::string& file) {
+  const int32_t own = tokenizer.end_of_document_id();
+  if (const Json config = ReadBeside(file, "tokenizer_config.json"); config.is_object()) {
+    const std::string token = TokenAt(config, "eos_token");
+    const int32_t id = token.empty() ? -1 : tokenizer.IdOf(token);
+    if (id >= 0) return id;
+  }
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    const Json config = ReadBeside(file, name);
+    if (!config.is_object()) continue;
+    const std::vector<int32_t> ids = EndIds(tokenizer, config);
+    if (ids.empty()) continue;
+    return std::find(ids.begin(), ids.end(), own) != ids.end() ? own : ids.front();
+  }
+  return own;
+}
 
 std::vector<std::string> DifferencesOfConfigBeside(const Tokenizer& tokenizer, const std::string& file) {
   std::vector<std::string> differences;
-  const std::filesystem::path path = std::filesystem::path(file).parent_path() / "tokenizer_config.json";
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) return differences;
-  const absl::StatusOr<std::string> text = ReadFile(path.string(), kMaxConfigBytes);
-  if (!text.ok()) return differences;
-  const absl::StatusOr<Json> config = ParseStrictJson<Json>(*text, path.string());
-  if (!config.ok() || !config->is_object()) return differences;
-  const std::string eos = TokenAt(*config, "eos_token");
-  const int32_t eos_id = eos.empty() ? -1 : tokenizer.IdOf(eos);
-  const int32_t end_id = tokenizer.end_of_document_id();
-  if (eos_id >= 0 && eos_id != end_id) {
-    differences.push_back(absl::StrCat(
-        "tokenizer_config.json has eos_token ", eos, " (", eos_id, "); here ",
-        end_id < 0 ? "no token ends a document"
-                   : absl::StrCat("a document ends with ", tokenizer.TokenOf(end_id), " (", end_id, ")")));
-  }
-  if (IsTrue(*config, "add_bos_token") && tokenizer.prefix_ids().empty()) {
+  const Json config = ReadBeside(file, "tokenizer_config.json");
+  if (!config.is_object()) return differences;
+  if (IsTrue(config, "add_bos_token") && tokenizer.prefix_ids().empty()) {
     differences.push_back("tokenizer_config.json has add_bos_token; here nothing is put before a text");
   }
-  if (IsTrue(*config, "add_eos_token") && tokenizer.suffix_ids().empty()) {
+  if (IsTrue(config, "add_eos_token") && tokenizer.suffix_ids().empty()) {
     differences.push_back("tokenizer_config.json has add_eos_token; here nothing is put behind a text");
   }
   return differences;

@@ -1,5 +1,6 @@
-// The tokenizer_config.json that Hugging Face folders have beside a tokenizer: what the Python packages do by
-// it and trainctl, which goes by the tokenizer's own file, does not.
+// What Hugging Face folders have beside a tokenizer: tokenizer_config.json, generation_config.json and
+// config.json. `file` is the tokenizer's (Tokenizer::FindFile). A file that is not there, or cannot be read,
+// says nothing.
 #pragma once
 
 #include <string>
@@ -9,8 +10,15 @@
 
 namespace trainctl::tokenizer {
 
-// A sentence for each difference; none where there is no such file, or it cannot be read. `file` is the
-// tokenizer's (Tokenizer::FindFile).
+// BadDataError if one of these files is a Git LFS pointer.
+absl::Status RefuseLfsPointersBeside(const std::string& file);
+
+// The token with which the model ends a text: eos_token of tokenizer_config.json, else eos_token_id of
+// generation_config.json, else of config.json. Of several ids the tokenizer's own end of a document, where it
+// is one of them, else the first. The tokenizer's own where none of the files names one of its tokens.
+int32_t EndOfDocumentBeside(const Tokenizer& tokenizer, const std::string& file);
+
+// A sentence for each thing that the Python packages do by tokenizer_config.json and trainctl does not.
 std::vector<std::string> DifferencesOfConfigBeside(const Tokenizer& tokenizer, const std::string& file);
 
 }  // namespace trainctl::tokenizer

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/lfs_pointer.h"
 
 namespace trainctl::tokenizer {
 namespace {
@@ -104,9 +105,7 @@ std::string DescribeOtherBytes(absl::string_view bytes, absl::string_view what) 
   const absl::string_view start = absl::StripLeadingAsciiWhitespace(bytes.substr(0, 256));
   if (bytes.empty())
     return "is empty, so it is neither a tokenizer.json nor the whole bytes of a sentencepiece .model";
-  if (absl::StartsWith(bytes, "version https://git-lfs")) {
-    return "is a pointer of Git LFS, not the file itself; fetch it with `git lfs pull` in its repository";
-  }
+  if (IsLfsPointer(bytes, static_cast<int64_t>(bytes.size()))) return std::string(kIsLfsPointer);
   if (absl::StartsWithIgnoreCase(start, "<!doctype") || absl::StartsWithIgnoreCase(start, "<html")) {
     return "is a web page, not the file; download the file itself";
   }

@@ -8,6 +8,7 @@
 #include "base/files.h"
 #include "base/folder_entries.h"
 #include "base/status.h"
+#include "tokenizer/config_beside.h"
 #include "tokenizer/other_files.h"
 #include "tokenizer/sentencepiece.h"
 #include "tokenizer/tokenizer_json.h"
@@ -48,7 +49,10 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(const std::string& gi
                                      kMaxFileBytes, ")"));
   }
   TRAINCTL_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxFileBytes));
-  return Parse(bytes, path);
+  TRAINCTL_ASSIGN_OR_RETURN(auto tokenizer, Parse(bytes, path));
+  TRAINCTL_RETURN_IF_ERROR(RefuseLfsPointersBeside(path));
+  tokenizer->end_of_document_id_ = EndOfDocumentBeside(*tokenizer, path);
+  return tokenizer;
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Parse(absl::string_view bytes, absl::string_view what) {
@@ -64,6 +68,15 @@ absl::Status Tokenizer::EncodeDocument(absl::string_view text, std::vector<int32
   ids->insert(ids->end(), prefix_ids_.begin(), prefix_ids_.end());
   TRAINCTL_RETURN_IF_ERROR(Encode(text, ids));
   ids->insert(ids->end(), suffix_ids_.begin(), suffix_ids_.end());
+  return absl::OkStatus();
+}
+
+absl::Status Tokenizer::SetEndOfDocument(absl::string_view token) {
+  const int32_t id = token == "none" ? -1 : IdOf(token);
+  if (id < 0 && token != "none") {
+    return UsageError(absl::StrCat("the tokenizer has no token '", token, "' that could end a document"));
+  }
+  end_of_document_id_ = id;
   return absl::OkStatus();
 }
 

@@ -79,7 +79,8 @@ absl::Status BlockWeights::ReadCheckpoint(const model::Parameter& parameter, int
 absl::Status BlockWeights::Read(int parameter, int64_t begin, absl::Span<float> values) const {
   const model::Parameter& read = inventory()[static_cast<size_t>(parameter)];
   if (reader_.has_value()) return ReadCheckpoint(read, begin, values);
-  if (folder_.has_value()) return ReadFloats(*folder_, *folder_->Find(read.name), begin, values);
+  if (folder_.has_value())
+    return ReadFloats(*folder_, checkpoint::WeightsOf(*folder_, read.name), begin, values);
   parallel::DrawInitial(read, deps_.recipe->run.seed, begin, values);
   return absl::OkStatus();
 }

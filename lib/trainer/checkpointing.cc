@@ -64,7 +64,11 @@ PartsOf OwnParts(const parallel::ShardedState& state) {
 }
 
 std::string StateJson(const RunCounters& counters, const std::string& description_json) {
-  Json state = {{"step", counters.step}, {"updates", counters.updates}, {"tokens", counters.tokens}};
+  Json state = {{"step", counters.step},
+                {"updates", counters.updates},
+                {"tokens", counters.tokens},
+                {"skipped", counters.skipped}};
+  if (!counters.unlogged_json.empty()) state["unlogged"] = Json::parse(counters.unlogged_json);
   state["run"] = Json::parse(description_json);
   return state.dump();
 }
@@ -225,6 +229,12 @@ absl::StatusOr<StoredState> StoredState::Open(const std::string& path, const par
   TRAINCTL_ASSIGN_OR_RETURN(stored.counters_.step, JsonInt(json, "step", what));
   TRAINCTL_ASSIGN_OR_RETURN(stored.counters_.updates, JsonInt(json, "updates", what));
   TRAINCTL_ASSIGN_OR_RETURN(stored.counters_.tokens, JsonInt(json, "tokens", what));
+  // Older versions had no other reason to leave out an update.
+  stored.counters_.skipped = stored.counters_.step - stored.counters_.updates;
+  if (json.contains("skipped")) {
+    TRAINCTL_ASSIGN_OR_RETURN(stored.counters_.skipped, JsonInt(json, "skipped", what));
+  }
+  if (json.contains("unlogged")) stored.counters_.unlogged_json = json["unlogged"].dump();
   if (json.contains("run")) stored.description_json_ = json["run"].dump();
   return stored;
 }
@@ -305,6 +315,7 @@ absl::Status ReadFloats(const checkpoint::ModelFolder& folder, const checkpoint:
     raw.resize(part.size() * static_cast<size_t>(element_bytes));
     TRAINCTL_RETURN_IF_ERROR(
         folder.Read(tensor, (begin + static_cast<int64_t>(done)) * element_bytes, absl::MakeSpan(raw)));
+    TRAINCTL_RETURN_IF_ERROR(checkpoint::CheckFinite(tensor, begin + static_cast<int64_t>(done), raw));
     ConvertToFloat(tensor.dtype, raw.data(), part);
   }
   return absl::OkStatus();
@@ -316,7 +327,8 @@ absl::Status LoadModelFolder(const std::string& path, parallel::ShardedState& st
   TRAINCTL_RETURN_IF_ERROR(checkpoint::CheckWeights(path, folder, inventory));
   for (const layout::HeldBox& held : state.ledger().BoxesHeld(state.rank())) {
     const model::Parameter& parameter = inventory[static_cast<size_t>(held.parameter)];
-    TRAINCTL_RETURN_IF_ERROR(LoadBox(folder, *folder.Find(parameter.name), held, state));
+    TRAINCTL_RETURN_IF_ERROR(
+        Annotate(LoadBox(folder, checkpoint::WeightsOf(folder, parameter.name), held, state), path));
   }
   return absl::OkStatus();
 }

@@ -22,8 +22,12 @@ namespace trainctl::trainer {
 // Everything that is not a tensor.
 struct RunCounters {
   int64_t step = 0;     // steps done
-  int64_t updates = 0;  // steps applied (not skipped as non-finite)
+  int64_t updates = 0;  // steps that changed the weights
   int64_t tokens = 0;
+  int64_t skipped = 0;  // steps without an update because their loss or gradient was not finite
+  // The record of `step`, if it is saved before the step is evaluated: metrics.jsonl may lack its line, or
+  // the line's evaluation. A JSON object (telemetry::ParseStepRecord); empty if the log is complete.
+  std::string unlogged_json = {};
   bool operator==(const RunCounters&) const = default;
 };
 

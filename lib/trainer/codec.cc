@@ -23,11 +23,15 @@ absl::StatusOr<model::SpecialTokens> TokensIn(const std::string& path) {
 absl::StatusOr<Codec> Codec::Open(const InferenceDeps& deps) {
   Codec codec;
   const recipe::Recipe& recipe = *deps.recipe;
-  int64_t end = recipe.model.spec.vocab > kNumBytes ? kNumBytes : -1;
+  int64_t& end = codec.end_;
+  end = recipe.model.spec.vocab > kNumBytes ? kNumBytes : -1;
   if (recipe.data.tokenizer != "byte") {
     const bool is_there = PathExists(recipe.data.tokenizer) || !PathExists(deps.model_files_path);
     TRAINCTL_ASSIGN_OR_RETURN(codec.tokenizer_, tokenizer::Tokenizer::Load(is_there ? recipe.data.tokenizer
                                                                                     : deps.model_files_path));
+    if (recipe.data.end_of_document != "auto") {
+      TRAINCTL_RETURN_IF_ERROR(codec.tokenizer_->SetEndOfDocument(recipe.data.end_of_document));
+    }
     end = codec.tokenizer_->end_of_document_id();
   }
   if (end >= 0) codec.ends_.insert(end);
@@ -37,7 +41,8 @@ absl::StatusOr<Codec> Codec::Open(const InferenceDeps& deps) {
     TRAINCTL_ASSIGN_OR_RETURN(codec.special_, TokensIn(path));  // at last the model's own
     codec.ends_.insert(codec.special_.eos.begin(), codec.special_.eos.end());
   }
-  if (!PathExists(deps.model_files_path + "/config.json") && end >= 0) codec.special_.eos = {end};
+  std::vector<int64_t>& eos = codec.special_.eos;
+  if (end >= 0 && std::find(eos.begin(), eos.end(), end) == eos.end()) eos.insert(eos.begin(), end);
   return codec;
 }
 

@@ -32,13 +32,16 @@ class Codec {
   bool is_bytes() const { return tokenizer_ == nullptr; }
   // As the tokenizer spells the token that ends a document; empty: none.
   std::string end_of_document() const;
-  // What a model's folder has to say for this one: the ids of the folder that it came from, else the
-  // tokenizer's end of a document.
+  // What a model's folder has to say for this one: the end of a document that it was trained on, then the ids
+  // of the folder that it came from.
   model::SpecialTokens special_tokens() const { return special_; }
+  // -1: none.
+  int64_t end_of_document_id() const { return end_; }
 
  private:
   std::unique_ptr<tokenizer::Tokenizer> tokenizer_;  // null: bytes
   model::SpecialTokens special_;
+  int64_t end_ = -1;
   std::set<int64_t> ends_;
 };
 

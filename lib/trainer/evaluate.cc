@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -108,10 +110,22 @@ absl::StatusOr<std::string> Eval(const InferenceDeps& deps) {
       {"schema", "trainctl.eval.v1"}, {"checkpoint", deps.checkpoint_path}, {"sets", Json::array()}};
   for (const data::EvalSet& set : sets) {
     TRAINCTL_ASSIGN_OR_RETURN(const Sums sums, evaluator.Run(set));
-    report["sets"].push_back(
-        {{"name", set.name},
-         {"loss", sums.loss_tokens > 0 ? sums.loss / static_cast<double>(sums.loss_tokens) : 0.0},
-         {"loss_tokens", sums.loss_tokens}});
+    Json loss, perplexity;  // null if no target counts
+    if (sums.loss_tokens > 0) {
+      const double mean = sums.loss / static_cast<double>(sums.loss_tokens);
+      loss = mean;
+      perplexity = std::exp(mean);
+    } else {
+      std::fprintf(
+          stderr,
+          "warning: no target of the evaluation set '%s' counts in the loss: data without completions, or "
+          "prompts that fill data.seq_len; it has no loss\n",
+          set.name.c_str());
+    }
+    report["sets"].push_back({{"name", set.name},
+                              {"loss", std::move(loss)},
+                              {"perplexity", std::move(perplexity)},
+                              {"loss_tokens", sums.loss_tokens}});
   }
   return report.dump() + "\n";
 }

@@ -71,11 +71,29 @@ absl::Status WriteWeights(const BlockWeights& weights, DType dtype, const std::s
       kMaxShardBytes);
 }
 
+// generation_config.json, with `end` among the tokens that end a text.
+absl::StatusOr<std::string> EndingWith(int64_t end, const std::string& text, const std::string& path) {
+  TRAINCTL_ASSIGN_OR_RETURN(const model::SpecialTokens tokens, model::ReadSpecialTokens(text, path));
+  if (end < 0 || std::find(tokens.eos.begin(), tokens.eos.end(), end) != tokens.eos.end()) return text;
+  nlohmann::ordered_json config = nlohmann::ordered_json::parse(text);
+  if (tokens.eos.empty()) {
+    config["eos_token_id"] = end;
+  } else {
+    config["eos_token_id"] = nlohmann::ordered_json::array({end});
+    for (const int64_t id : tokens.eos) config["eos_token_id"].push_back(id);
+  }
+  return config.dump(2) + "\n";
+}
+
 // What the run keeps of its model's folder, but for config.json, which is written anew.
-absl::Status CopyModelFiles(const std::string& kept, const std::string& out_folder) {
+absl::Status CopyModelFiles(const std::string& kept, int64_t end, const std::string& out_folder) {
   for (const std::string& name : FolderEntries(kept)) {
     if (name == "config.json") continue;
-    TRAINCTL_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(absl::StrCat(kept, "/", name)));
+    const std::string path = absl::StrCat(kept, "/", name);
+    TRAINCTL_ASSIGN_OR_RETURN(std::string bytes, ReadFile(path));
+    if (name == "generation_config.json") {
+      TRAINCTL_ASSIGN_OR_RETURN(bytes, EndingWith(end, bytes, path));
+    }
     TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(absl::StrCat(out_folder, "/", name), bytes));
   }
   return absl::OkStatus();
@@ -109,7 +127,7 @@ absl::StatusOr<std::string> Export(const InferenceDeps& deps, const std::string&
   TRAINCTL_RETURN_IF_ERROR(MakeDirs(out_folder));
   const std::vector<std::string> before = FolderEntries(out_folder);
   TRAINCTL_RETURN_IF_ERROR(WriteWeights(*weights, dtype, out_folder));
-  TRAINCTL_RETURN_IF_ERROR(CopyModelFiles(deps.model_files_path, out_folder));
+  TRAINCTL_RETURN_IF_ERROR(CopyModelFiles(deps.model_files_path, codec.end_of_document_id(), out_folder));
   TRAINCTL_RETURN_IF_ERROR(WriteTokenizerConfig(codec, out_folder));
   TRAINCTL_RETURN_IF_ERROR(
       WriteFileAtomic(out_folder + "/config.json",

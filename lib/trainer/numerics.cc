@@ -16,6 +16,7 @@ constexpr char kNumerics[] = "numerics";
 constexpr const char* kNumericsChanges[] = {
     "rotary angles are rounded as transformers rounds them",
     "attention on a CPU adds in another order",
+    "a step makes no update if no target of its batch counts",
 };
 static_assert(std::size(kNumericsChanges) == kNumericsVersion - 1);
 

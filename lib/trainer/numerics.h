@@ -8,7 +8,7 @@ namespace trainctl::trainer {
 
 // Counts the changes of what a step computes, to the last bit. A change of it gets a line in
 // kNumericsChanges.
-constexpr int kNumericsVersion = 3;
+constexpr int kNumericsVersion = 4;
 
 // `now` and `before` are JSON objects that name what bits depend on, "layout" or "numerics" for example;
 // `before` may be empty: nothing is known. Returns what differs, for people; empty: nothing does.

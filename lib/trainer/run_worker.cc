@@ -18,6 +18,7 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -41,10 +42,12 @@
 #include "device/device.h"
 #include "device/error_text.h"
 #include "optim/lr_schedule.h"
+#include "optim/update_limits.h"
 #include "parallel/executor.h"
 #include "plan/plan.h"
 #include "plan/utilization.h"
 #include "recipe/derive.h"
+#include "telemetry/log_reader.h"
 #include "telemetry/run_log.h"
 #include "telemetry/step_trace.h"
 #include "trainer/background_save.h"
@@ -98,6 +101,12 @@ uint64_t JoinHash(double low, double high) {
   return (static_cast<uint64_t>(high) & 0xffffffff) << 32 | (static_cast<uint64_t>(low) & 0xffffffff);
 }
 
+constexpr char kNoTargetsCause[] = "data without completions, or prompts that fill data.seq_len";
+
+std::string LossText(const std::optional<double>& loss) {
+  return loss.has_value() ? absl::StrFormat("%.4f", *loss) : "-";
+}
+
 class Trainer {
  public:
   Trainer(const WorkerDeps& deps, const device::Device& device, plan::Plan plan, plan::PlannedStep step)
@@ -131,7 +140,7 @@ class Trainer {
   }
 
  private:
-  using Losses = std::map<std::string, double>;  // by evaluation set
+  using Losses = std::map<std::string, std::optional<double>>;  // by evaluation set, as StepRecord::eval
 
   bool first_rank() const { return d_.rank == 0; }
 
@@ -167,7 +176,7 @@ class Trainer {
   absl::Status OpenData() {
     d_.control->Report({.step = -1, .phase = "open data"});
     if (first_rank()) {
-      TRAINCTL_ASSIGN_OR_RETURN(auto stamps, data::FileStamps::Take(recipe_.data));
+      TRAINCTL_ASSIGN_OR_RETURN(auto stamps, data::FileStamps::Take(recipe_.data, d_.data_record_path));
       data_stamps_.emplace(std::move(stamps));
     }
     data::KeptDocuments kept(d_.documents_path);
@@ -258,10 +267,24 @@ class Trainer {
     events.recipe_text = d_.recipe_text;
     events.now_s = NowSeconds();
     events.takes_folder = true;
-    TRAINCTL_ASSIGN_OR_RETURN(auto log,
-                              telemetry::RunLog::Open(events, recipe_.metrics.tensorboard, saved_step_));
+    if (!counters_.unlogged_json.empty() && !telemetry::HasEvaluation(d_.metrics_path, saved_step_)) {
+      TRAINCTL_ASSIGN_OR_RETURN(unlogged_,
+                                telemetry::ParseStepRecord(counters_.unlogged_json, "the checkpoint"));
+      unlogged_->step = saved_step_;
+    }
+    TRAINCTL_ASSIGN_OR_RETURN(auto log, telemetry::RunLog::Open(events, recipe_.metrics.tensorboard,
+                                                                saved_step_, unlogged_.has_value()));
     log_ = std::make_unique<telemetry::RunLog>(std::move(log));
-    log_->NoteChanges(d_.changes);
+    // Changes that hold from the next step on are not part of the unlogged one.
+    std::vector<telemetry::RunChange> changes;
+    for (const telemetry::RunChange& change : d_.changes) {
+      if (unlogged_.has_value() && change.after_step >= saved_step_) {
+        later_changes_.push_back(change);
+      } else {
+        changes.push_back(change);
+      }
+    }
+    log_->NoteChanges(changes);
     log_->set_peak_tokens_per_second(plan::PeakTokensPerSecond(plan_));
     return absl::OkStatus();
   }
@@ -286,30 +309,26 @@ class Trainer {
 
   absl::StatusOr<RunOutcome> Loop() {
     last_save_time_ = d_.clock->Monotonic();
-    TRAINCTL_ASSIGN_OR_RETURN(bool stop, IsStopAsked());
-    if (stop) return Close(RunOutcome::kStoppedOnRequest);  // there is nothing new to save
-    if (counters_.step == 0) TRAINCTL_RETURN_IF_ERROR(RecordInitialLoss());
+    TRAINCTL_RETURN_IF_ERROR(EvaluateBeforeFirstStep());
+    if (stop_asked_) return Close(RunOutcome::kStoppedOnRequest);  // there is nothing new to save
+    bool stop = false;
     while (counters_.step < recipe_.train.steps && !stop) {
       TRAINCTL_RETURN_IF_ERROR(TrainStep());
       TRAINCTL_ASSIGN_OR_RETURN(const Agreement agreed, Agree());
       const double step_seconds = absl::ToDoubleSeconds(d_.clock->Monotonic() - step_begin_);
-      Losses losses;
-      if (IsEvaluationDue()) {
-        TRAINCTL_ASSIGN_OR_RETURN(losses, Evaluate());
-      }
-      TRAINCTL_RETURN_IF_ERROR(LogStep(agreed.batch_hash, step_seconds, std::move(losses)));
-      stop = agreed.stop;
-      SaveKind save = agreed.save;
-      if (stop || (IsLastStep() && recipe_.checkpoint.at_end)) save = SaveKind::kWanted;
-      if (save != SaveKind::kNone) TRAINCTL_RETURN_IF_ERROR(Save(save));
+      TRAINCTL_RETURN_IF_ERROR(FinishStep(agreed, step_seconds));
+      stop = agreed.stop || stop_asked_;
     }
     if (saved_step_ != counters_.step && recipe_.checkpoint.at_end)
       TRAINCTL_RETURN_IF_ERROR(Save(SaveKind::kWanted));
     TRAINCTL_RETURN_IF_ERROR(FinishSaving());
-    if (first_rank()) TRAINCTL_RETURN_IF_ERROR(log_->Sync());
+    if (first_rank()) {
+      TRAINCTL_RETURN_IF_ERROR(log_->Sync());
+      SayStepsWithoutUpdate();
+    }
     TRAINCTL_RETURN_IF_ERROR(Report());
-    return Close(counters_.step < recipe_.train.steps ? RunOutcome::kStoppedOnRequest
-                                                      : RunOutcome::kFinished);
+    const bool is_done = counters_.step >= recipe_.train.steps && !evaluation_left_;
+    return Close(is_done ? RunOutcome::kFinished : RunOutcome::kStoppedOnRequest);
   }
 
   // Everything is saved; nobody should do a step again because of what goes wrong here.
@@ -320,11 +339,42 @@ class Trainer {
     return outcome;
   }
 
-  // By any rank, in time for all of them.
-  absl::StatusOr<bool> IsStopAsked() {
-    double votes = d_.control->Poll().kind == DirectiveKind::kStopAfterSave ? 1 : 0;
-    TRAINCTL_RETURN_IF_ERROR(world_->AllReduceScalars("stop", absl::MakeSpan(&votes, 1)));
-    return votes > 0;
+  // Evaluates the initial weights, or the step after which a run was stopped or killed before it was
+  // evaluated.
+  absl::Status EvaluateBeforeFirstStep() {
+    const bool asked = d_.control->Poll().kind == DirectiveKind::kStopAfterSave;
+    double votes[] = {asked ? 1.0 : 0.0, unlogged_.has_value() ? 1.0 : 0.0};
+    TRAINCTL_RETURN_IF_ERROR(world_->AllReduceScalars("stop", votes));
+    stop_asked_ = votes[0] > 0;
+    const bool completes_log = votes[1] > 0;
+    if (stop_asked_) return absl::OkStatus();
+    if (completes_log) {
+      TRAINCTL_RETURN_IF_ERROR(CompleteLog());
+    } else if (counters_.step == 0) {
+      TRAINCTL_RETURN_IF_ERROR(RecordInitialLoss());
+    }
+    counters_.unlogged_json.clear();
+    // All that --stop-after asked for may be done by now.
+    stop_asked_ = stop_asked_ || (completes_log && StopsAfterThisStep());
+    return absl::OkStatus();
+  }
+
+  bool StopsAfterThisStep() const {
+    return d_.stop_after >= 0 && counters_.step >= d_.stop_after && counters_.step < recipe_.train.steps;
+  }
+
+  // Between two batches of an evaluation: whether any rank was asked to stop. Advances the save under way,
+  // too.
+  absl::StatusOr<bool> IsStopAskedMeanwhile() {
+    const Directive directive = d_.control->Poll();
+    if (directive.kind == DirectiveKind::kAbort) return WorkerError("told to abort: " + directive.reason);
+    const OwnSave save = LookAtSave();
+    double votes[] = {directive.kind == DirectiveKind::kStopAfterSave ? 1.0 : 0.0, save.busy ? 1.0 : 0.0,
+                      save.failed ? 1.0 : 0.0};
+    TRAINCTL_RETURN_IF_ERROR(executor_->CountVotes(votes));
+    stop_asked_ = stop_asked_ || votes[0] > 0;
+    TRAINCTL_RETURN_IF_ERROR(AdvanceSave(save, votes[1] > 0, votes[2] > 0));
+    return stop_asked_;
   }
 
   absl::StatusOr<data::Batch> LocalBatch(const data::BatchSource& source, int64_t step) const {
@@ -424,11 +474,11 @@ class Trainer {
                                         ", the plan is for ", plan_.step_hash));
     }
     TRAINCTL_RETURN_IF_ERROR(HandleNonFinite());
+    CountUpdate();
 
     std::tie(hash_low_, hash_high_) =
         HashSequences(batch, plan_.layout.mesh.data_index(d_.rank) * batch.num_sequences);
     ++counters_.step;
-    if (result_.finite) ++counters_.updates;
     counters_.tokens += recipe_.train.batch_sequences * recipe_.data.seq_len;
     phases_ = {{"data", data_seconds}};
     for (const auto& [phase, seconds] : executor_->phase_seconds()) phases_.emplace_back(phase, seconds);
@@ -452,14 +502,75 @@ class Trainer {
       if (first_rank()) Say("warning: " + what + "; the update is skipped");
       return absl::OkStatus();
     }
-    // The state that is being saved is of before: nobody should lose those steps too.
-    const absl::Status saved = FinishSaving();
-    // Its weights were looked at when it was saved or loaded.
-    const std::string checkpoint =
-        !saved.ok()       ? absl::StrCat("the save under way failed: ", saved.message())
-        : saved_step_ < 0 ? std::string("there is no checkpoint yet")
-                          : absl::StrCat("the last checkpoint, of step ", saved_step_, ", is good");
+    const std::string checkpoint = LastCheckpoint();
     return CheckFailedError(absl::StrCat(what, "; ", checkpoint));
+  }
+
+  // Collective: finishes the save under way, whose state is of before. Its steps should not be lost too.
+  std::string LastCheckpoint() {
+    const absl::Status saved = FinishSaving();
+    if (!saved.ok()) return absl::StrCat("the save under way failed: ", saved.message());
+    if (saved_step_ < 0) return "there is no checkpoint yet";
+    // Its weights were examined when it was saved or loaded.
+    return absl::StrCat("the last checkpoint, of step ", saved_step_, ", is good");
+  }
+
+  // Of the step that was computed. The result is the same on every rank.
+  void CountUpdate() {
+    const bool has_targets = result_.loss_tokens > 0;
+    counters_.updates += result_.finite && has_targets ? 1 : 0;
+    counters_.skipped += result_.finite ? 0 : 1;
+    if (!result_.finite) {
+      ++skipped_in_a_row_;
+    } else if (has_targets) {
+      skipped_in_a_row_ = 0;
+    }
+    steps_without_targets_ = has_targets ? 0 : steps_without_targets_ + 1;
+    if (has_targets || !first_rank()) return;
+    Say(absl::StrCat("warning: step ", counters_.step + 1,
+                     ": no target of this step's batch counts in the loss: ", kNoTargetsCause,
+                     "; no update is made"));
+  }
+
+  // Ends a run that makes no updates any more. The step is logged first, but not saved.
+  absl::Status CheckUpdates(bool is_logged, const telemetry::StepRecord& record) {
+    const bool is_dead = skipped_in_a_row_ >= optim::kMostSkippedInARow;
+    if (!is_dead && steps_without_targets_ < optim::kMostStepsWithoutTargets) return absl::OkStatus();
+    if (!is_logged) TRAINCTL_RETURN_IF_ERROR(LogStep(record, /*always=*/true));
+    const int64_t step = counters_.step;
+    const std::string checkpoint = LastCheckpoint();
+    if (!is_dead) {
+      return BadDataError(
+          absl::StrFormat("no target counted in the loss in %d steps in a row (%d to %d): %s. `trainctl data "
+                          "batch RECIPE --step "
+                          "%d` shows a batch with its loss mask. Give the examples completions, or launch a "
+                          "run with a larger "
+                          "data.seq_len; %s",
+                          steps_without_targets_, step - steps_without_targets_ + 1, step, kNoTargetsCause,
+                          step, checkpoint));
+    }
+    const bool holds_these = saved_step_ >= step - skipped_in_a_row_;
+    return CheckFailedError(absl::StrFormat(
+        "step %d: loss %g, gradient norm %g are not finite (learning rate %.3g); %d updates in a row were "
+        "skipped (%d of %d in all), so the weights are probably no longer usable; %s",
+        step, result_.loss, result_.grad_norm, lr_, skipped_in_a_row_, counters_.skipped, step,
+        holds_these ? absl::StrCat("the last checkpoint, of step ", saved_step_, ", has the same weights")
+                    : checkpoint));
+  }
+
+  // At the end of a run, on rank 0.
+  void SayStepsWithoutUpdate() const {
+    const int64_t without_targets = counters_.step - counters_.updates - counters_.skipped;
+    if (counters_.skipped > 0) {
+      Say(absl::StrFormat("warning: %d of %d updates were skipped because their gradients were not finite",
+                          counters_.skipped, counters_.step));
+    }
+    if (without_targets > 0) {
+      Say(absl::StrFormat(
+          "warning: %d of %d steps made no update because no target of their batch counted in "
+          "the loss",
+          without_targets, counters_.step));
+    }
   }
 
   // One that is due may be skipped; one that is wanted, by a person, a stop or the end, is made in any case.
@@ -477,9 +588,7 @@ class Trainer {
     if (directive.kind == DirectiveKind::kAbort) return WorkerError("told to abort: " + directive.reason);
     const recipe::CheckpointConfig& c = recipe_.checkpoint;
     const bool time_is_up = c.every.has_value() && d_.clock->Monotonic() - last_save_time_ >= *c.every;
-    const bool saving = saver_ != nullptr && !saver_->idle();
-    const bool busy = saving && !saver_->IsDone();
-    const bool failed = saving && !busy && !saver_->result().ok();
+    const OwnSave own_save = LookAtSave();
     const auto vote = [](bool yes) { return yes ? 1.0 : 0.0; };
     // Every stage of a pipeline has the same sequences, and so has every rank of tensor parallelism.
     const layout::Mesh& mesh = plan_.layout.mesh;
@@ -487,28 +596,48 @@ class Trainer {
         mesh.coordinate(d_.rank, layout::Axis::kPp) == 0 && mesh.coordinate(d_.rank, layout::Axis::kTp) == 0;
     double votes[] = {vote(directive.kind == DirectiveKind::kStopAfterSave),
                       vote(first_rank() && time_is_up),
-                      vote(busy),
-                      vote(failed),
+                      vote(own_save.busy),
+                      vote(own_save.failed),
                       vote(first_rank() && directive.saves_asked > saves_made_),
                       counts_batch ? hash_low_ : 0,
                       counts_batch ? hash_high_ : 0};
     TRAINCTL_RETURN_IF_ERROR(executor_->CountVotes(votes));
-    const bool stop = votes[0] > 0 || (d_.stop_after >= 0 && counters_.step >= d_.stop_after &&
-                                       counters_.step < recipe_.train.steps);
+    stop_asked_ = votes[0] > 0;
+    const bool stop = stop_asked_ || StopsAfterThisStep();
     const bool due = votes[1] > 0 || (c.every_steps.has_value() && counters_.step % *c.every_steps == 0);
     saves_made_ = directive.saves_asked;
-    if (saving && votes[2] == 0) {
-      if (votes[3] > 0) {
-        saved_step_ = saved_before_;
-        TRAINCTL_RETURN_IF_ERROR(MissSave(
-            saving_, saver_->step(), failed ? saver_->result() : WorkerError("another rank failed to save")));
-        saver_->Abandon();
-      } else if (saver_->Advance()) {
-        SaySaved(saver_->step(), saver_->written());
-      }
-    }
+    TRAINCTL_RETURN_IF_ERROR(AdvanceSave(own_save, votes[2] > 0, votes[3] > 0));
     const SaveKind save = votes[4] > 0 ? SaveKind::kWanted : due ? SaveKind::kDue : SaveKind::kNone;
     return Agreement{stop, save, JoinHash(votes[5], votes[6])};
+  }
+
+  // This rank's part of the save under way.
+  struct OwnSave {
+    bool saving = false;  // the same on all ranks
+    bool busy = false;
+    bool failed = false;
+  };
+  OwnSave LookAtSave() {
+    OwnSave own;
+    own.saving = saver_ != nullptr && !saver_->idle();
+    own.busy = own.saving && !saver_->IsDone();
+    own.failed = own.saving && !own.busy && !saver_->result().ok();
+    return own;
+  }
+
+  // Begins the next phase of the save under way if no rank is busy. All ranks call this with the same two
+  // flags.
+  absl::Status AdvanceSave(const OwnSave& own, bool any_busy, bool any_failed) {
+    if (!own.saving || any_busy) return absl::OkStatus();
+    if (!any_failed) {
+      if (saver_->Advance()) SaySaved(saver_->step(), saver_->written());
+      return absl::OkStatus();
+    }
+    saved_step_ = saved_before_;
+    TRAINCTL_RETURN_IF_ERROR(MissSave(
+        saving_, saver_->step(), own.failed ? saver_->result() : WorkerError("another rank failed to save")));
+    saver_->Abandon();
+    return absl::OkStatus();
   }
 
   double NowSeconds() const { return absl::ToDoubleSeconds(d_.clock->Now() - absl::UnixEpoch()); }
@@ -518,46 +647,99 @@ class Trainer {
     return IsLastStep() || (recipe_.train.eval_every > 0 && counters_.step % recipe_.train.eval_every == 0);
   }
 
-  absl::Status LogStep(uint64_t batch_hash, double step_seconds, Losses losses) {
+  // Logs, saves and evaluates a step. The save comes before the evaluation, so that a run that is killed
+  // while it evaluates has lost nothing. The log gets one line per step, which has the evaluation: until then
+  // the checkpoint keeps the record, and a resumed run evaluates and completes the log.
+  absl::Status FinishStep(const Agreement& agreed, double step_seconds) {
+    telemetry::StepRecord record = RecordOfStep(agreed.batch_hash);
+    TRAINCTL_RETURN_IF_ERROR(LogTiming(step_seconds));
+    const bool evaluates = IsEvaluationDue() && !data_.eval.empty();
+    const bool logs_now = !evaluates || stop_asked_;
+    if (logs_now) TRAINCTL_RETURN_IF_ERROR(LogStep(record, evaluates));
+    TRAINCTL_RETURN_IF_ERROR(CheckUpdates(logs_now, record));
+    if (evaluates) counters_.unlogged_json = absl::StrCat("{", telemetry::FormatFields(record), "}");
+    SaveKind save = agreed.save;
+    if (agreed.stop || (IsLastStep() && recipe_.checkpoint.at_end)) save = SaveKind::kWanted;
+    if (save != SaveKind::kNone) TRAINCTL_RETURN_IF_ERROR(Save(save));
+    if (!evaluates) return IsLastStep() ? CheckData() : absl::OkStatus();
+    if (!stop_asked_) {
+      ReportPhase("evaluate");
+      TRAINCTL_ASSIGN_OR_RETURN(const std::optional<Losses> losses, Evaluate());
+      if (losses.has_value()) {
+        record.eval = *losses;
+        counters_.unlogged_json.clear();
+      }
+      TRAINCTL_RETURN_IF_ERROR(LogStep(record, evaluates));
+      if (stop_asked_) {
+        TRAINCTL_RETURN_IF_ERROR(FinishSaving());
+        if (saved_step_ != counters_.step) TRAINCTL_RETURN_IF_ERROR(Save(SaveKind::kWanted));
+      }
+    }
+    evaluation_left_ = !counters_.unlogged_json.empty();
+    if (evaluation_left_ && first_rank()) {
+      Say(absl::StrCat("stopped before the evaluation after step ", counters_.step,
+                       " was done; a resumed run begins with it"));
+    }
+    return absl::OkStatus();
+  }
+
+  telemetry::StepRecord RecordOfStep(uint64_t batch_hash) const {
     telemetry::StepRecord record;
     record.step = counters_.step;
-    record.loss = result_.loss;
+    record.loss = result_.loss_tokens > 0 ? std::optional<double>(result_.loss) : std::nullopt;
     record.grad_norm = result_.grad_norm;
     record.lr = lr_;
     record.tokens = counters_.tokens;
     record.batch_hash = batch_hash;
-    record.eval = std::move(losses);
-    const bool last = IsLastStep();
+    record.skipped = !result_.finite;
+    return record;
+  }
+
+  // Of the step itself, so it is known before the step is evaluated.
+  absl::Status LogTiming(double step_seconds) {
     times_.Add(step_seconds, phases_, operators_);
+    tokens_per_second_ =
+        static_cast<double>(recipe_.train.batch_sequences * recipe_.data.seq_len) / step_seconds;
     if (!first_rank()) return absl::OkStatus();
     TRAINCTL_RETURN_IF_ERROR(CheckRunFolder());
-    if (last || !record.eval.empty() || counters_.step % recipe_.metrics.every_steps == 0) {
-      TRAINCTL_RETURN_IF_ERROR(log_->Append(record, NowSeconds()));
-    }
-    const double tokens_per_second =
-        static_cast<double>(recipe_.train.batch_sequences * recipe_.data.seq_len) / step_seconds;
     const device::MemoryUse memory = device_.memory();
     TRAINCTL_RETURN_IF_ERROR(
-        log_->Append(telemetry::TimingRecord{record.step,
+        log_->Append(telemetry::TimingRecord{counters_.step,
                                              step_seconds,
-                                             tokens_per_second,
+                                             tokens_per_second_,
                                              phases_,
                                              operators_,
                                              {{"tensor_peak", memory.peak}, {"tensor_live", memory.live}},
                                              NowSeconds()}));
+    return absl::OkStatus();
+  }
+
+  // Appends the step's line to metrics.jsonl and prints it, unless it is one of those to be thinned out.
+  absl::Status LogStep(const telemetry::StepRecord& record, bool always) {
+    if (!first_rank()) return absl::OkStatus();
+    TRAINCTL_RETURN_IF_ERROR(CheckRunFolder());
+    always = always || IsLastStep();
+    const bool is_notable = record.skipped || !record.loss.has_value();
+    if (always || is_notable || counters_.step % recipe_.metrics.every_steps == 0) {
+      TRAINCTL_RETURN_IF_ERROR(log_->Append(record, NowSeconds()));
+    }
     WarnOfLogs();
     const absl::Duration now = d_.clock->Monotonic();
-    if (last || !record.eval.empty() || now - last_line_ >= absl::Seconds(1)) {
-      last_line_ = now;
-      const double peak = plan::PeakTokensPerSecond(plan_);
-      const std::string mfu = peak > 0 ? absl::StrFormat(" mfu %.1f%%", 100 * tokens_per_second / peak) : "";
-      std::string line = absl::StrFormat("step %d/%d loss %.4f grad_norm %.3f lr %.3g %.0f tokens/s%s mem %s",
-                                         record.step, recipe_.train.steps, record.loss, record.grad_norm,
-                                         record.lr, tokens_per_second, mfu, FormatBytes(memory.peak));
-      for (const auto& [name, loss] : record.eval) absl::StrAppendFormat(&line, " %s %.4f", name, loss);
-      Say(line);
-    }
+    if (!always && now - last_line_ < absl::Seconds(1)) return absl::OkStatus();
+    last_line_ = now;
+    const double peak = plan::PeakTokensPerSecond(plan_);
+    const std::string mfu = peak > 0 ? absl::StrFormat(" mfu %.1f%%", 100 * tokens_per_second_ / peak) : "";
+    Say(absl::StrFormat("step %d/%d loss %s grad_norm %.3f lr %.3g %.0f tokens/s%s mem %s%s", record.step,
+                        recipe_.train.steps, LossText(record.loss), record.grad_norm, record.lr,
+                        tokens_per_second_, mfu, FormatBytes(device_.memory().peak),
+                        LossesText(record.eval)));
     return absl::OkStatus();
+  }
+
+  static std::string LossesText(const Losses& losses) {
+    std::string text;
+    for (const auto& [name, loss] : losses) absl::StrAppend(&text, " ", name, " ", LossText(loss));
+    return text;
   }
 
   // Reports when the logs cannot be written, and when they can be again.
@@ -574,14 +756,16 @@ class Trainer {
 
   // ---- evaluation ---------------------------------------------------------------------------
 
-  // Loss per set, over all its tokens: the same whatever the layout.
-  absl::StatusOr<Losses> Evaluate() {
-    ReportPhase("evaluate");
+  // Loss per set, over all its tokens: the same whatever the layout. Empty if any rank is asked to stop
+  // before it is done; the ranks agree on that before each batch.
+  absl::StatusOr<std::optional<Losses>> Evaluate() {
     TRAINCTL_RETURN_IF_ERROR(CheckData());
     Losses losses;
     for (const data::EvalSet& set : data_.eval) {
       double sums[2] = {0, 0};
       for (int64_t i = 0; i < set.num_batches; ++i) {
+        TRAINCTL_ASSIGN_OR_RETURN(const bool stop, IsStopAskedMeanwhile());
+        if (stop) return std::optional<Losses>();
         TRAINCTL_ASSIGN_OR_RETURN(const data::Batch batch, LocalBatch(*set.source, i));
         TRAINCTL_ASSIGN_OR_RETURN(const parallel::EvalSums part,
                                   executor_->RunForward(forward_, Views(batch)));
@@ -589,20 +773,37 @@ class Trainer {
         sums[1] += static_cast<double>(part.loss_tokens);
       }
       TRAINCTL_RETURN_IF_ERROR(executor_->SumOverRanks(layout::kEvalReduction, sums));
-      losses[set.name] = sums[1] > 0 ? sums[0] / sums[1] : 0;
+      losses[set.name] = sums[1] > 0 ? std::optional<double>(sums[0] / sums[1]) : std::nullopt;
+      if (sums[1] > 0 || !first_rank() || !sets_without_targets_.insert(set.name).second) continue;
+      Say(absl::StrCat("warning: no target of the evaluation set '", set.name,
+                       "' counts in the loss: ", kNoTargetsCause, "; it has no loss"));
     }
+    // The last batch may have taken long.
+    TRAINCTL_RETURN_IF_ERROR(IsStopAskedMeanwhile().status());
     return losses;
   }
 
   absl::Status RecordInitialLoss() {
     if (data_.eval.empty()) return absl::OkStatus();
+    ReportPhase("evaluate");
+    TRAINCTL_ASSIGN_OR_RETURN(const std::optional<Losses> losses, Evaluate());
+    if (!losses.has_value() || !first_rank()) return absl::OkStatus();
     telemetry::StepRecord record;
-    TRAINCTL_ASSIGN_OR_RETURN(record.eval, Evaluate());
-    if (!first_rank()) return absl::OkStatus();
+    record.eval = *losses;
     TRAINCTL_RETURN_IF_ERROR(log_->Append(record, NowSeconds()));
-    std::string line = "before training:";
-    for (const auto& [name, loss] : record.eval) absl::StrAppendFormat(&line, " %s %.4f", name, loss);
-    Say(line);
+    Say("before training:" + LossesText(*losses));
+    return absl::OkStatus();
+  }
+
+  // Evaluates the step of the checkpoint and logs it, which an earlier start of the run had no time for.
+  absl::Status CompleteLog() {
+    d_.control->Report({.step = -1, .phase = "evaluate"});
+    TRAINCTL_ASSIGN_OR_RETURN(const std::optional<Losses> losses, Evaluate());
+    if (!first_rank()) return absl::OkStatus();
+    if (losses.has_value()) unlogged_->eval = *losses;
+    TRAINCTL_RETURN_IF_ERROR(log_->Append(*unlogged_, NowSeconds()));
+    log_->NoteChanges(later_changes_);
+    if (losses.has_value()) Say(absl::StrCat("after step ", unlogged_->step, ":", LossesText(*losses)));
     return absl::OkStatus();
   }
 
@@ -721,8 +922,14 @@ class Trainer {
 
   // Before what was computed from them is saved or told. Rank 0 alone: all ranks read the same files, and a
   // shared file system shall not be asked for each by each. Its exit code 6 ends the others.
-  absl::Status CheckData() const {
-    return data_stamps_.has_value() ? data_stamps_->CheckUnchanged() : absl::OkStatus();
+  absl::Status CheckData() {
+    if (!data_stamps_.has_value()) return absl::OkStatus();
+    TRAINCTL_ASSIGN_OR_RETURN(const std::vector<std::string> touched, data_stamps_->CheckUnchanged());
+    for (const std::string& file : touched) {
+      Say(absl::StrCat("note: ", file,
+                       " was touched or replaced; its bytes are those that the run began with"));
+    }
+    return absl::OkStatus();
   }
 
   absl::Status CheckRunFolder() const {
@@ -761,13 +968,22 @@ class Trainer {
   int64_t saved_before_ = -1;  // step of the save before that
   SaveKind saving_ = SaveKind::kNone;
   bool logs_have_trouble_ = false;
-  int64_t saves_made_ = 0;  // of those that a person has asked for
+  int64_t saves_made_ = 0;             // of those that a person has asked for
+  bool stop_asked_ = false;            // by a person or a signal; all ranks agree
+  bool evaluation_left_ = false;       // the step is saved, and a resumed run evaluates it
+  int64_t skipped_in_a_row_ = 0;       // updates that were not finite, since the last update of this start
+  int64_t steps_without_targets_ = 0;  // in a row
+  std::set<std::string> sets_without_targets_;  // evaluation sets that a warning has named
+  std::optional<telemetry::StepRecord>
+      unlogged_;  // on rank 0: RunCounters::unlogged_json, if the log lacks it
+  std::vector<telemetry::RunChange> later_changes_;  // those after the step of unlogged_
   absl::Duration last_save_time_;
   absl::Duration last_line_ = -absl::InfiniteDuration();
   parallel::StepResult result_;
   double hash_low_ = 0, hash_high_ = 0;
   absl::Duration step_begin_;
   double lr_ = 0;
+  double tokens_per_second_ = 0;
   std::vector<std::pair<std::string, double>> phases_, operators_;
   StepTimes times_;
 };

@@ -39,6 +39,7 @@ struct WorkerDeps {
   std::string metrics_path;
   std::string timings_path;
   std::string documents_path;                 // folder for data/kept_documents.h
+  std::string data_record_path;               // data/data_record.h
   std::string tensorboard_path;               // folder for events, where metrics.tensorboard asks for them
   std::string traces_path;                    // folder for what metrics.trace_steps asks for
   std::string profiles_path;                  // folder for what metrics.profile_steps asks for

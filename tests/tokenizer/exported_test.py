@@ -140,13 +140,51 @@ def of_bytes():
     check("ids of bytes", [getattr(config, key) for key in IDS], [None, None, None])
 
 
+def of_the_end_that_was_trained():
+    """A chat model's end is not the tokenizer's first known one. No tokenizer is stated: the folder's own is taken."""
+    shutil.copytree("run-model", "chat")
+    edit("chat/tokenizer.json", lambda file: file["added_tokens"].append(
+        {"id": 301, "content": "<|im_end|>", "special": True, "normalized": False, "single_word": False, "lstrip": False,
+         "rstrip": False}))
+    edit("chat/tokenizer_config.json", lambda config: config.update(eos_token="<|im_end|>"))
+    for name in ("config.json", "generation_config.json"):
+        edit("chat/" + name, lambda config: config.update(eos_token_id=301))
+    with open("answers.jsonl", "w", encoding="utf-8") as file:
+        file.write('{"prompt": "the quick", "text": " brown fox"}\n' * 8)
+    with open("chat.toml", "w", encoding="utf-8") as file:
+        file.write(RECIPE.format(model='from = "chat"\nweights = "from"', tokenizer="").replace('tokenizer = ""\n', "").replace(
+            '["text.txt"]', '["answers.jsonl"]\nprompt_field = "prompt"'))
+    for end, wanted in (("", [301]), ("<|endoftext|>", [0, 301])):
+        stated = ["--set", "data.end_of_document='%s'" % end] if end else []
+        batch = json.loads(trainctl("data", "batch", "chat.toml", "--step", "1", "--json", *stated))["sequences"][0]
+        lengths = [batch["document"].count(number) for number in (0, 1)]
+        check("last token", batch["tokens"][lengths[0] - 1], wanted[0])
+        check("the end counts", batch["loss_mask"][lengths[0] - 2], 1)
+        launched = subprocess.run([TRAINCTL, "launch", "chat.toml", "--run-dir", "answers" + end[2:5], *stated],
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        check(launched.stdout, launched.returncode, 0)
+        check("note about the end\n" + launched.stdout, "but eos_token_id of the model is 301" in launched.stdout, bool(end))
+        check("note about samples", "8 documents placed whole; none longer than 32 tokens" in launched.stdout, True)
+        folder = export("answers" + end[2:5])
+        for found in (AutoConfig.from_pretrained(folder).eos_token_id, GenerationConfig.from_pretrained(folder).eos_token_id):
+            check("eos_token_id", found if isinstance(found, list) else [found], wanted)
+
+
+def edit(path, change):
+    with open(path, encoding="utf-8") as file:
+        values = json.load(file)
+    change(values)
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(values, file)
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="trainctl-exported-") as folder:
         os.chdir(folder)
         with open("text.txt", "w", encoding="utf-8") as file:
             file.write(TEXT * 200)
         trainctl("tokenizer", "train", "text.txt", "--vocab", "300", "--out", "own.json")
-        for case in (of_a_folder_that_is_gone, of_a_tokenizer_alone, of_bytes):
+        for case in (of_a_folder_that_is_gone, of_a_tokenizer_alone, of_bytes, of_the_end_that_was_trained):
             case()
             print("ok", case.__name__)
 

@@ -68,6 +68,18 @@ TEST(CheckpointDamage, EveryFlippedByteOfARankFileIsDetectedByVerifyAndByReading
   EXPECT_TRUE(OpenAndVerify(path).ok());
 }
 
+TEST(CheckpointDamage, GitLfsPointersAreNamedAsSuch) {
+  TempFolder folder;
+  ASSERT_TRUE(Save(folder.path(), 1, TwoRanks(), 1).ok());
+  const std::string path = StepPath(folder.path(), 1);
+  for (const char* name : {"rank-00001.safetensors", "manifest.json"}) {
+    WriteOrDie(path + "/" + name, "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n");
+    const absl::Status status = OpenAndVerify(path);
+    EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(std::string(name) + " is a Git LFS pointer"));
+  }
+}
+
 TEST(CheckpointDamage, OnlyTheDamagedChunkCannotBeRead) {
   TempFolder folder;
   const Slice large = Whole("large", DType::kF32, {4 << 18});  // 4 MiB: chunks 0 to 4

@@ -217,6 +217,22 @@ TEST(ModelFolder, DamagedFoldersAreRefusedByName) {
   EXPECT_THAT(RefusalOf(temp.path()), HasSubstr("not a regular file")) << "and nobody waits for a writer";
 }
 
+TEST(ModelFolder, GitLfsPointersAreRefused) {
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n";
+  for (const char* name :
+       {"model.safetensors", "model.safetensors.index.json", "model-00001-of-00001.safetensors"}) {
+    TempFolder temp;
+    const std::string path = absl::StrCat(temp.path(), "/", name);
+    WriteOrDie(temp.path() + "/model.safetensors.index.json",
+               R"({"weight_map":{"c":"model-00001-of-00001.safetensors"}})");
+    WriteOrDie(path, pointer);
+    EXPECT_EQ(RefusalOf(temp.path()),
+              absl::StrCat(path,
+                           " is a Git LFS pointer, not the file itself; fetch the file with `git lfs pull` "
+                           "in its repository"));
+  }
+}
+
 TEST(ModelFolder, AFileThatShrinksAfterOpenIsNoticed) {
   TempFolder temp;
   const std::string single = temp.path() + "/model.safetensors";
@@ -276,6 +292,49 @@ TEST(ModelWeights, EveryTensorIsHeldAgainstTheModel) {
   model::ModelSpec wider = TinySpec();
   wider.hidden = 8;
   EXPECT_THAT(std::string(CheckOf(TensorsOf(wider, DType::kF32)).message()), HasSubstr("\n  ... and "));
+}
+
+// transformers may write either name of a tied matrix, and keeps a head of its own where it differs.
+TEST(ModelWeights, ATiedEmbeddingMayHaveEitherNameButNotTwoValues) {
+  model::ModelSpec spec = TinySpec();
+  spec.tie_embeddings = true;
+  std::vector<ModelTensorSpec> tensors = TensorsOf(spec, DType::kBF16);
+  ASSERT_EQ(tensors[0].name, "model.embed_tokens.weight");
+  const auto check = [&](std::byte of_head) {
+    TempFolder temp;
+    const auto read = [&](const ModelTensorSpec& tensor, int64_t, absl::Span<std::byte> bytes) {
+      std::fill(bytes.begin(), bytes.end(), std::byte{1});
+      if (tensor.name == "lm_head.weight") bytes.back() = of_head;
+      return absl::OkStatus();
+    };
+    EXPECT_TRUE(WriteModelFolder(temp.path(), tensors, read, 1 << 20).ok());
+    return CheckModelFolder(temp.path(), spec);
+  };
+  tensors.push_back(tensors[0]);
+  tensors.back().name = "lm_head.weight";
+  EXPECT_TRUE(check(std::byte{1}).ok()) << check(std::byte{1});
+  const absl::Status other = check(std::byte{2});
+  EXPECT_EQ(ExitCodeFor(other), ExitCode::kBadData);
+  EXPECT_THAT(std::string(other.message()), AllOf(HasSubstr("lm_head.weight is another matrix"),
+                                                  HasSubstr("model.tie_embeddings = false")));
+  tensors.erase(tensors.begin());
+  EXPECT_TRUE(check(std::byte{2}).ok()) << "the head alone is the embedding: " << check(std::byte{2});
+}
+
+TEST(ModelWeights, AValueThatIsNotFiniteIsNamedByItsRow) {
+  const ModelTensor tensor{.name = "w", .dtype = DType::kBF16, .shape = {3, 4}, .num_bytes = 24};
+  std::vector<uint16_t> values(6, 0x3f80);  // elements 5 to 10
+  const auto check = [&] {
+    return CheckFinite(tensor, 5, absl::MakeConstSpan(reinterpret_cast<const std::byte*>(values.data()), 12));
+  };
+  EXPECT_TRUE(check().ok());
+  for (const uint16_t bad : {0x7fc0, 0xff80}) {
+    values[4] = bad;
+    EXPECT_EQ(ExitCodeFor(check()), ExitCode::kBadData);
+    EXPECT_THAT(std::string(check().message()), HasSubstr("w: row 2 has a NaN or infinite value"));
+  }
+  values[1] = 0x7f80;
+  EXPECT_THAT(std::string(check().message()), HasSubstr("row 1"));
 }
 
 TEST(ModelWeights, WhatIsAbsentAndWhatIsDamagedAreToldApart) {

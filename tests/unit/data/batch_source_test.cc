@@ -287,7 +287,7 @@ TEST_F(DataTest, EverySourceThatCannotBeOpenedIsNamed) {
   const std::string good = WriteTagged("good", kLengths);
   recipe::Recipe recipe = MakeRecipe({Source({good})}, 4, 16);
   recipe.data.eval = {Source({good})};
-  EXPECT_TRUE(FindDataProblems(recipe).empty());
+  EXPECT_TRUE(CheckData(recipe).problems.empty());
   // Two damaged sources, one good one, one that is not there at all (which loading a recipe reports), and a
   // damaged set for evaluation.
   const std::string first = Write("first.jsonl", "{");
@@ -297,7 +297,7 @@ TEST_F(DataTest, EverySourceThatCannotBeOpenedIsNamed) {
   recipe.data.eval = {Source({good}), Source({third})};
   recipe.data.tokenizer = Path("no-tokenizer.json");
   std::string all;
-  for (const absl::Status& problem : FindDataProblems(recipe)) {
+  for (const absl::Status& problem : CheckData(recipe).problems) {
     all += std::string(problem.message()) + "\n";
   }
   for (const std::string& named : {first, second, third, recipe.data.tokenizer}) {

@@ -12,6 +12,7 @@
 namespace trainctl::data {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 struct Tokens {
@@ -106,6 +107,37 @@ TEST_F(Documents, TheLossMaskOfABatchLeavesPromptsOut) {
   }
 }
 
+// A rendered chat has the tokens around a text already.
+TEST_F(Documents, WhatATokenizerPutsAroundATextIsThereOnce) {
+  recipe::DataSource source = Source({Write("a.jsonl",
+                                            "{\"q\":\"<s>a\",\"text\":\"b</s>\"}\n"
+                                            "{\"q\":\"a\",\"text\":\"b\"}\n"
+                                            "{\"q\":\"\",\"text\":\"<s>\"}\n")});
+  source.prompt_field = "q";
+  recipe::Recipe recipe = MakeRecipe({source}, 1, 10, 6);
+  recipe.data.tokenizer = WriteTokenizer("t.json");
+  recipe.data.shuffle = false;
+  const DataReport report = CheckData(recipe);
+  EXPECT_THAT(report.problems, testing::IsEmpty());
+  EXPECT_THAT(report.notes,
+              testing::Contains("2 documents begin with <s>, which the tokenizer puts before a text: "
+                                "each has it once"));
+  EXPECT_EQ(report.end_of_document, "</s>");
+  const auto batch = (*OpenTrainSource(recipe))->Get(0, {0, 1});
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_EQ(batch->tokens, (std::vector<int32_t>{4, 2, 5, 4, 2, 5, 4, 5, 0, 0}));
+  EXPECT_EQ(batch->loss_mask, (std::vector<uint8_t>{1, 1, 0, 1, 1, 0, 1, 0, 0, 0}));
+
+  recipe.data.end_of_document = "none";
+  EXPECT_EQ((*OpenTrainSource(recipe))->Get(0, {0, 1})->tokens,
+            (std::vector<int32_t>{4, 2, 5, 4, 2, 4, 0, 0, 0, 0}))
+      << "what a text says itself stays";
+  recipe.data.end_of_document = "x";
+  ASSERT_EQ(CheckData(recipe).problems.size(), 1u);
+  EXPECT_THAT(CheckData(recipe).problems[0].message(),
+              HasSubstr("data.end_of_document: the tokenizer has no"));
+}
+
 TEST_F(Documents, EachBadLineIsNamedWithItsFile) {
   struct Case {
     std::string contents;
@@ -177,6 +209,32 @@ TEST_F(Documents, KindsFollowTheNameOrTheSource) {
   EXPECT_EQ(*KindOfFile(source, "a.json"), SourceKind::kText);
   source.kind = "texts";
   EXPECT_THAT(KindOfFile(source, "a").status().message(), HasSubstr("'texts'"));
+}
+
+TEST_F(Documents, GitLfsPointersAreRefusedWhateverTheirKind) {
+  const auto expect_refused = [&](const std::string& opened, const std::string& named, const char* kind) {
+    recipe::DataSource source = Source({opened});
+    source.kind = kind;
+    const absl::Status status = OpenDocuments(source, 256).status();
+    EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData) << named << ": " << status;
+    EXPECT_THAT(status.message(), AllOf(HasSubstr(named), HasSubstr("git lfs pull")));
+  };
+  for (const char* name : {"t.txt", "t.txt.gz", "x.jsonl", "x.jsonl.zst"}) {
+    const std::string path = Write(name, kLfsPointer);
+    expect_refused(path, path, "auto");
+  }
+  expect_refused(Path("x.jsonl"), Path("x.jsonl"), "text");
+  const std::string data = WriteIndexed("d", {{1, 2}, {3}});
+  const std::string index = Write("d.idx", kLfsPointer);
+  expect_refused(data, index, "auto");
+  WriteIndexed("d", {{1, 2}, {3}});
+  Write("d.bin", kLfsPointer);
+  expect_refused(index, data, "auto");
+  // A text that only looks like one.
+  const std::string text = kLfsPointer + std::string(1024, 'x');
+  const auto store = OpenDocuments(Source({Write("t.txt", text)}), 256);
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_EQ((*store)->DocumentTokens(0), static_cast<int64_t>(text.size()));
 }
 
 TEST_F(Documents, AnIndexedDatasetNamedTwiceCountsOnce) {

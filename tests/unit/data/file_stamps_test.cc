@@ -1,5 +1,6 @@
 #include "data/file_stamps.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 
 #include "base/files.h"
 #include "base/status.h"
+#include "data/data_record.h"
 #include "tests/unit/data/data_test_util.h"
 
 namespace trainctl::data {
@@ -24,6 +26,13 @@ class FileStampsTest : public DataTest {
     config.train = {Source({Write("a.txt", "one text"), WriteTagged("set", {3, 4})})};
     config.eval = {Source({Path("a.txt"), Write("b.jsonl", "{\"text\":\"x\"}\n")})};
     return config;
+  }
+
+  absl::StatusOr<FileStamps> TakeRecorded() const {
+    const recipe::DataConfig config = Config();
+    const auto files = Fingerprint(config);
+    EXPECT_TRUE(files.ok()) << files.status();
+    return FileStamps::Take(config, Write("data.json", FormatDataRecord(*files)));
   }
 };
 
@@ -51,26 +60,44 @@ TEST_F(FileStampsTest, EveryChangeIsNamedWithItsFile) {
       {"set.bin", rewrite, "it was written to"},
       {"set.idx", rewrite, "it was written to"},
       {"tokenizer.json", rewrite, "it was written to"},
-      {"b.jsonl", [](const std::string& path) { ASSERT_TRUE(WriteFileAtomic(path, *ReadFile(path)).ok()); },
+      {"b.jsonl",
+       [](const std::string& path) { ASSERT_TRUE(WriteFileAtomic(path, "{\"text\":\"y\"}\n").ok()); },
        "another file was put in its place"},
       {"a.txt", [](const std::string& path) { ASSERT_TRUE(AppendFile(path, "!").ok()); },
        "it had 8 bytes and has 9"},
       {"set.bin", [](const std::string& path) { ASSERT_EQ(::unlink(path.c_str()), 0); }, "no such data file"},
   };
   for (const Case& one : cases) {
-    const auto stamps = FileStamps::Take(Config());
+    auto stamps = TakeRecorded();
     ASSERT_TRUE(stamps.ok()) << stamps.status();
     EXPECT_TRUE(stamps->CheckUnchanged().ok());
     one.change(Path(one.file));
-    const absl::Status status = stamps->CheckUnchanged();
+    const absl::Status status = stamps->CheckUnchanged().status();
     EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData);
     EXPECT_THAT(std::string(status.message()), HasSubstr(Path(one.file)));
     EXPECT_THAT(std::string(status.message()), HasSubstr(one.words));
   }
 }
 
+TEST_F(FileStampsTest, TheSameBytesAreNoChangeAndAreToldOnce) {
+  auto stamps = TakeRecorded();
+  ASSERT_TRUE(stamps.ok()) << stamps.status();
+  const struct timespec past[2] = {{.tv_sec = 1, .tv_nsec = 0}, {.tv_sec = 1, .tv_nsec = 0}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, Path("a.txt").c_str(), past, 0), 0);
+  ASSERT_TRUE(WriteFileAtomic(Path("set.bin"), *ReadFile(Path("set.bin"))).ok());
+  const auto touched = stamps->CheckUnchanged();
+  ASSERT_TRUE(touched.ok()) << touched.status();
+  EXPECT_THAT(*touched, ElementsAre(Path("a.txt"), Path("set.bin")));
+  EXPECT_THAT(*stamps->CheckUnchanged(), testing::IsEmpty());
+  // Without a record nobody knows the bytes.
+  auto blind = FileStamps::Take(Config(), "");
+  ASSERT_TRUE(blind.ok()) << blind.status();
+  ASSERT_EQ(::utimensat(AT_FDCWD, Path("a.txt").c_str(), past, 0), 0);
+  EXPECT_EQ(ExitCodeFor(blind->CheckUnchanged().status()), ExitCode::kBadData);
+}
+
 TEST_F(FileStampsTest, ReadingAndPermissionsAreNoChange) {
-  const auto stamps = FileStamps::Take(Config());
+  auto stamps = TakeRecorded();
   ASSERT_TRUE(stamps.ok()) << stamps.status();
   ASSERT_TRUE(ReadFile(Path("a.txt")).ok());
   ASSERT_EQ(::chmod(Path("a.txt").c_str(), 0444), 0);

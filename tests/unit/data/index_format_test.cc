@@ -182,7 +182,24 @@ TEST_F(IndexedFiles, EachTokenTypeIsRead) {
     EXPECT_THAT(outside.message(), HasSubstr("t.bin: document 0, position 2: token 100 is not within the "
                                              "vocabulary of 100"));
     EXPECT_EQ(ExitCodeFor(outside), ExitCode::kBadData);
+    int64_t read_bytes = 0;
+    EXPECT_TRUE(dataset->CheckTokens(101, [&](int64_t bytes) { read_bytes += bytes; }).ok());
+    EXPECT_EQ(read_bytes, static_cast<int64_t>(data.size()));
+    EXPECT_EQ(dataset->CheckTokens(100, {}), outside);
   }
+}
+
+TEST_F(IndexedFiles, TheFirstTokenOutsideIsFoundInAnyPiece) {
+  std::vector<std::vector<int32_t>> documents(5, std::vector<int32_t>(2'000'000, 7));
+  documents[3][1'999'999] = 300;  // in the second piece
+  documents[4][5] = 400;
+  WriteIndexed("t", documents);
+  const auto dataset = IndexedDataset::Open(Path("t"));
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_THAT(dataset->CheckTokens(300, {}).message(),
+              HasSubstr("document 3, position 1999999: token 300 is not"));
+  EXPECT_THAT(dataset->CheckTokens(301, {}).message(), HasSubstr("document 4, position 5: token 400 is not"));
+  EXPECT_TRUE(dataset->CheckTokens(401, {}).ok());
 }
 
 TEST_F(IndexedFiles, NegativeAndHugeTokensAreOutsideAnyVocabulary) {
@@ -200,6 +217,7 @@ TEST_F(IndexedFiles, NegativeAndHugeTokensAreOutsideAnyVocabulary) {
     ASSERT_TRUE(dataset.ok()) << dataset.status();
     int32_t token;
     EXPECT_THAT(dataset->Read(0, 0, 1, 1000, &token).message(), HasSubstr("token -1 is not"));
+    EXPECT_THAT(dataset->CheckTokens(1000, {}).message(), HasSubstr("token -1 is not"));
   }
 }
 

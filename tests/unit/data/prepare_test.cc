@@ -146,6 +146,8 @@ TEST_F(PrepareTest, BadInputLeavesNoFileBehind) {
            {{good, Path("none.txt")}, ExitCode::kBadData, "none.txt"},
            {{good, Path(".")}, ExitCode::kBadData, "is a folder"},
            {{Write("e.txt", "")}, ExitCode::kBadData, "hold no text"},
+           {{good, Write("p.txt", kLfsPointer)}, ExitCode::kBadData, "git lfs pull"},
+           {{good, Write("p.jsonl", kLfsPointer)}, ExitCode::kBadData, "git lfs pull"},
            {{Path("x.bin")}, ExitCode::kUsage, "tokenized already"},
            {{good, Path("x.parquet")}, ExitCode::kUsage, ".parquet"},
            {{}, ExitCode::kUsage, "no input"},
@@ -248,6 +250,17 @@ TEST_F(PrepareTest, ARecipesTokenizerMustBeTheOneOfItsData) {
   EXPECT_FALSE(OpenTrainSource(recipe).ok());
   std::filesystem::remove(Path("out/corpus.json"));
   EXPECT_TRUE(OpenTrainSource(recipe).ok());
+}
+
+TEST_F(PrepareTest, TheReportBesideADatasetIsNotAGitLfsPointer) {
+  PrepareOptions options = Options({Write("a.txt", "ab a b ab")});
+  ASSERT_TRUE(Prepare(options).ok());
+  const recipe::Recipe recipe = MakeRecipe({Source({Path("out/corpus.bin")})}, 1, 3, 256);
+  EXPECT_TRUE(OpenTrainSource(recipe).ok()) << OpenTrainSource(recipe).status();
+  Write("out/corpus.json", kLfsPointer);
+  const absl::Status status = OpenTrainSource(recipe).status();
+  EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData) << status;
+  EXPECT_THAT(status.message(), HasSubstr("corpus.json is a Git LFS pointer"));
 }
 
 // "ab a" alone would fit into fewer ids: what a later document holds is not known when a run begins.

@@ -38,7 +38,7 @@ class DoctorTest : public ::testing::Test {
       return found == variables_.end() ? nullptr : found->second.c_str();
     };
     sources_.now = absl::FromUnixSeconds(1767355200);
-    sources_.room = [this](const std::string& path) -> absl::StatusOr<std::pair<int64_t, int64_t>> {
+    sources_.room = [this](const std::string& path) -> absl::StatusOr<DiskRoom> {
       return absl::EndsWith(path, "/dev/shm") ? shared_memory_ : disk_;
     };
   }
@@ -78,8 +78,8 @@ class DoctorTest : public ::testing::Test {
   std::string root_;
   Sources sources_;
   std::map<std::string, std::string> variables_;
-  std::pair<int64_t, int64_t> disk_ = {int64_t{100} << 30, int64_t{200} << 30};
-  std::pair<int64_t, int64_t> shared_memory_ = {int64_t{8} << 30, int64_t{8} << 30};
+  DiskRoom disk_ = {int64_t{100} << 30, int64_t{200} << 30};
+  DiskRoom shared_memory_ = {int64_t{8} << 30, int64_t{8} << 30};
 };
 
 TEST_F(DoctorTest, TellsTheBatchJobAndWhatOfItARunDoesNotUse) {
@@ -198,10 +198,23 @@ TEST_F(DoctorTest, AFolderThatCannotBeWrittenIsBad) {
 }
 
 TEST_F(DoctorTest, AFullDiskIsBadAndALittleRoomAWarning) {
-  disk_.first = int64_t{5} << 30;
+  disk_.free_bytes = int64_t{5} << 30;
   EXPECT_EQ(Find(Inspect(), "disk").health, Health::kWarning);
-  disk_.first = 1 << 20;
+  disk_.free_bytes = 1 << 20;
   EXPECT_EQ(Find(Inspect(), "disk").health, Health::kBad);
+}
+
+// An object store that is mounted as a file system.
+TEST_F(DoctorTest, ADiskThatReportsNoSizeIsANote) {
+  disk_ = {.free_bytes = 0, .total_bytes = 0};
+  const Finding disk = Find(Inspect(), "disk");
+  EXPECT_EQ(disk.health, Health::kNote);
+  EXPECT_EQ(disk.value, "the file system reports no size in this folder");
+  sources_.is_writable = [](const std::string&) { return false; };
+  EXPECT_EQ(Find(Inspect(), "disk").health, Health::kBad);
+  disk_ = {.free_bytes = 0, .total_bytes = int64_t{1} << 40};
+  sources_.is_writable = [](const std::string&) { return true; };
+  EXPECT_EQ(Find(Inspect(), "disk").health, Health::kBad) << "it is full";
 }
 
 TEST_F(DoctorTest, SharedMemoryOfAContainerMattersToAccelerators) {

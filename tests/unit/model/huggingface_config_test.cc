@@ -121,7 +121,10 @@ TEST(HuggingFaceConfig, HarmlessSpellingsAreAccepted) {
        {R"("rope_scaling": null)", R"("rope_scaling": {"type": "default"})",
         R"("rope_parameters": {"rope_type": "default", "rope_theta": 10000.0})", R"("attention_dropout": 0)",
         R"("head_dim": null)", R"("num_key_value_heads": null)", R"("torch_dtype": "float16")",
-        R"("layer_types": ["full_attention", "full_attention"])", R"("_name_or_path": "x")"}) {
+        R"("layer_types": ["full_attention", "full_attention"])", R"("_name_or_path": "x")",
+        // Qwen 2.5 has the first; null is the default of every field.
+        R"("use_mrope": false)", R"("mup_scale": null)", R"("sliding_window": null)", R"("num_beams": 4)",
+        R"("is_decoder": false)", R"("pruned_heads": {})", R"("partial_rotary_factor": 1)"}) {
     const absl::StatusOr<ModelSpec> spec = FromHuggingFaceConfig(With(extra), "config.json");
     EXPECT_TRUE(spec.ok()) << extra << ": " << spec.status();
     if (spec.ok()) {
@@ -146,6 +149,9 @@ TEST(HuggingFaceConfig, WhatWouldChangeTheMathematicsIsAnErrorThatNamesIt) {
            {R"("quantization_config": {"bits": 4})", "quantization_config"},
            {R"("sliding_window": 4096)", "sliding_window"},
            {R"("logit_scale": 2.0)", "logit_scale"},
+           {R"("use_mrope": true)", "use_mrope"},
+           {R"("partial_rotary_factor": 0.5)", "partial_rotary_factor"},
+           {R"("use_rope": false)", "use_rope"},
            {R"("layer_types": ["sliding_attention"])", "layer_types"},
            {R"("num_key_value_heads": 3)", "kv_heads"},
            {R"("head_dim": 15)", "head_dim"},

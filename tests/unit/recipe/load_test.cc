@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "base/wildcard.h"
 #include "model/config_json.h"
@@ -298,9 +299,52 @@ TEST(LoadRecipe, RandomWeightsOfAFolderAreANote) {
               ElementsAre(AllOf(HasSubstr("starts from random weights"), HasSubstr("/cwd/hf"),
                                 HasSubstr("model.weights = \"from\""))));
   EXPECT_THAT(notes({"model.from=hf", "model.weights=random"}), IsEmpty()) << "that is what was asked for";
+  world.files["/cwd/hf/tokenizer.model"] = "";
   EXPECT_THAT(notes({"model.from=hf", "model.weights=from"}), IsEmpty()) << "nobody stated an init_std";
   EXPECT_THAT(notes({"model.from=hf", "model.weights=from", "model.init_std=0.1"}),
               ElementsAre(HasSubstr("model.init_std makes no difference")));
+}
+
+TEST(LoadRecipe, WhatIsNotHereSaysHowToFetchIt) {
+  EXPECT_THAT(
+      ErrorOf(kMinimal, {"data.train[0].files=['https://host/a.txt']"}),
+      HasSubstr(
+          "https://host/a.txt is a URL, and only files are read; fetch it: curl -LO https://host/a.txt"));
+  EXPECT_THAT(ErrorOf(kMinimal, {"data.tokenizer='s3://bucket/t.json'"}),
+              HasSubstr("aws s3 cp s3://bucket/t.json ."));
+  EXPECT_THAT(ErrorOf(kMinimal, {"data.train[0].files=['file:///d/a.txt']"}),
+              HasSubstr("give the path: /d/a.txt"));
+  EXPECT_THAT(ErrorOf(kMinimal, {"model.preset=default", "model.from=missing/Model-1B"}),
+              HasSubstr("hf download missing/Model-1B --local-dir missing/Model-1B"));
+  EXPECT_EQ(ErrorOf(kMinimal, {"data.train[0].files=['x:y/*.txt']"}), "OK") << "a colon in a name";
+}
+
+TEST(LoadRecipe, PretrainedWeightsAreFedWithTheirOwnTokens) {
+  FakeWorld world;
+  world.files["/cwd/hf/config.json"] = model::ToHuggingFaceConfig(*model::Preset("toy-1m"), DType::kBF16);
+  const std::vector<std::string> from = {"model.preset=default", "model.from=hf", "model.weights=from"};
+  const auto load = [&](const char* more = "train.steps=100") {
+    std::vector<std::string> sets = from;
+    sets.emplace_back(more);
+    const auto loaded = world.Load(kMinimal, sets);
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    return *loaded;
+  };
+  // A byte model has no tokenizer in its folder.
+  EXPECT_EQ(load().recipe.data.tokenizer, "byte");
+  EXPECT_THAT(load().notes, ElementsAre(HasSubstr("its folder has no tokenizer.json or tokenizer.model")));
+  EXPECT_THAT(load("data.train[0].files=['a.bin']").notes, IsEmpty()) << "ids are read as they are";
+
+  world.files["/cwd/hf/tokenizer.json"] = "{}";
+  EXPECT_EQ(load().recipe.data.tokenizer, "/cwd/hf/tokenizer.json");
+  EXPECT_EQ(load().origin.at("data.tokenizer"), "--set (model.from)");
+  EXPECT_THAT(load().notes, IsEmpty());
+  EXPECT_EQ(load("data.tokenizer=byte").recipe.data.tokenizer, "byte");
+  EXPECT_THAT(load("data.tokenizer=byte").notes,
+              ElementsAre(HasSubstr("without data.tokenizer its own tokenizer is taken")));
+  EXPECT_EQ(load("data.tokenizer=t.json").recipe.data.tokenizer, "/cwd/t.json");
+  EXPECT_EQ(load("model.weights=random").recipe.data.tokenizer, "byte");
+  EXPECT_THAT(ErrorOf(kMinimal, {"data.end_of_document='<eos>'"}), HasSubstr("bytes have token 256 for it"));
 }
 
 TEST(LoadRecipe, AModelThatCannotBeTrainedSaysWhatCanBeDoneWithIt) {
@@ -319,6 +363,20 @@ TEST(LoadRecipe, AModelThatCannotBeTrainedSaysWhatCanBeDoneWithIt) {
     const auto planned = LoadRecipeText(kMinimal, "r.toml", sets, world.access(), Purpose::kWhatIf);
     EXPECT_TRUE(planned.ok()) << planned.status();
   }
+}
+
+TEST(LoadRecipe, AGitLfsPointerIsBadDataAndNoMistakeOfTheRecipe) {
+  FakeWorld world;
+  world.files["/cwd/hf/config.json"] = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n";
+  const std::string text = absl::StrReplaceAll(kMinimal, {{"preset = \"toy-1m\"", "from = \"hf\""}});
+  const absl::Status status = world.Load(text).status();
+  EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData) << status;
+  EXPECT_EQ(
+      status.message(),
+      "r.toml:3:1: model.from: /cwd/hf/config.json is a Git LFS pointer, not the file itself; fetch the file "
+      "with `git lfs pull` in its repository");
+  EXPECT_EQ(ExitCodeFor(world.Load(text, {"train.steps=-1"}).status()), ExitCode::kUsage)
+      << "there is something to mend in the recipe, too";
 }
 
 // A recipe that only the planner can read: no data, no length, an accelerator, a model of the planner's own.

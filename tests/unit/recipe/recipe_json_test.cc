@@ -42,6 +42,7 @@ const std::vector<std::string>& ManySets() {
       "model.weights=ckpt/step-1",
       "data.seq_len=96",
       "data.packing=continuous",
+      "data.long_documents=cut",
       "data.shuffle=false",
       "data.train=[{name='a', files=['*.x'], kind='text', weight=0.1}, "
       "{name='b', files=['b'], kind='jsonl', text_field='t', prompt_field='p', weight=0.3}]",
@@ -137,6 +138,7 @@ bool HasOneValueOnly(const std::string& name) {
                                        "model.from",
                                        "model.family",
                                        "data.tokenizer",
+                                       "data.end_of_document",
                                        "train.master_dtype",
                                        "train.gradient_dtype",
                                        "optimizer.name",

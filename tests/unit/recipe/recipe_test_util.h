@@ -53,6 +53,7 @@ struct FakeWorld {
       const std::string tail = pattern.substr(star + 1);
       return std::vector<std::string>{head + "0" + tail, head + "1" + tail};
     };
+    access.is_file = [this](const std::string& path) { return files.contains(path); };
     access.is_folder = [](const std::string& path) { return !absl::StrContains(path, "missing"); };
     return access;
   }

@@ -8,6 +8,7 @@
 
 #include "base/files.h"
 #include "base/folder_entries.h"
+#include "base/status.h"
 
 namespace trainctl::run {
 namespace {
@@ -55,6 +56,20 @@ TEST_F(ModelFilesTest, ATokenizerOfAnotherFolderTakesThePlaceOfTheModels) {
 TEST_F(ModelFilesTest, ATokenizerOfAnotherNameGetsItsUsualOne) {
   EXPECT_THAT(Keep("", "/lone/own.json"), ElementsAre("tokenizer.json"));
   EXPECT_EQ(Text("tokenizer.json"), "{ /lone/own.json");
+}
+
+TEST_F(ModelFilesTest, AGitLfsPointerIsNotKept) {
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n";
+  for (const char* path : {"/model/generation_config.json", "/lone/own.json"}) {
+    ASSERT_TRUE(WriteFileAtomic(folder_ + path, pointer).ok());
+  }
+  for (const ModelFileSources& sources :
+       {ModelFileSources{.folder = folder_ + "/model", .tokenizer = ""},
+        ModelFileSources{.folder = "", .tokenizer = folder_ + "/lone/own.json"}}) {
+    const absl::Status status = KeepModelFiles(sources, kept());
+    EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData) << status;
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("git lfs pull"));
+  }
 }
 
 TEST_F(ModelFilesTest, WhereThereIsNothingNoFolderIsMade) {

@@ -270,6 +270,16 @@ TEST_F(RunFolderTest, TheCleanUpAfterADeadHolderIsAwaited) {
   for (const int fd : {cleaned[0], locked[0], locked[1]}) ::close(fd);
 }
 
+// Whether it can be bound there, and stays there.
+int ListenAt(const std::string& path) {
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
+  path.copy(address.sun_path, sizeof(address.sun_path));
+  EXPECT_EQ(::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0) << path;
+  EXPECT_EQ(::listen(fd, 1), 0);
+  return fd;
+}
+
 TEST_F(RunFolderTest, ASocketPathIsNeverTooLong) {
   const auto near = RunFolder::CreateAt(folder_ + "/run");
   EXPECT_EQ(*near->MakeSocketPath(), near->path() + "/control.sock");
@@ -281,16 +291,18 @@ TEST_F(RunFolderTest, ASocketPathIsNeverTooLong) {
   ASSERT_EQ(::stat(parent.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0700u);
   (void)RemoveAll(parent);
-}
 
-// Whether it can be bound there, and stays there.
-int ListenAt(const std::string& path) {
-  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
-  path.copy(address.sun_path, sizeof(address.sun_path));
-  EXPECT_EQ(::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0) << path;
-  EXPECT_EQ(::listen(fd, 1), 0);
-  return fd;
+  const char* const before = std::getenv("TMPDIR");
+  ASSERT_EQ(::setenv("TMPDIR", folder_.c_str(), 1), 0);
+  const std::string chosen = *far->MakeSocketPath();
+  EXPECT_EQ(chosen.substr(0, folder_.size() + 10), folder_ + "/trainctl-");
+  ::close(ListenAt(chosen));
+  far->RemoveStaleSockets(chosen);
+  EXPECT_FALSE(PathExists(chosen.substr(0, chosen.rfind('/'))));
+  ASSERT_EQ(::setenv("TMPDIR", (folder_ + "/absent").c_str(), 1), 0);
+  EXPECT_EQ(far->MakeSocketPath()->substr(0, 14), "/tmp/trainctl-")
+      << "/tmp is tried where TMPDIR cannot be used";
+  before == nullptr ? ::unsetenv("TMPDIR") : ::setenv("TMPDIR", before, 1);
 }
 
 TEST_F(RunFolderTest, OfWhatTheJournalCallsASocketOnlyStaleOnesOfALaunchAreRemoved) {

@@ -77,6 +77,52 @@ TEST_F(MetricsLogTest, ALineIsWhatTheHeaderShows) {
             "\"operators\":{\"linear\":0.1},\"memory_bytes\":{\"parameters\":1024}}\n");
 }
 
+TEST_F(MetricsLogTest, WhatWasNotComputedIsNull) {
+  StepRecord record{12, std::nullopt, 0, 0.0003, 98304, 0xf1, {{"e", std::nullopt}, {"h", 2.5}}};
+  record.skipped = true;
+  EXPECT_EQ(FormatFields(record),
+            "\"loss\":null,\"grad_norm\":0,\"lr\":3e-04,\"tokens\":98304,\"batch_hash\":\"00000000000000f1\","
+            "\"skipped\":true,\"eval\":{\"e\":null,\"h\":2.5}");
+  const auto parsed = ParseLogLine("{\"step\":12," + FormatFields(record) + "}", LogKind::kMetrics, "a line");
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_TRUE(parsed->has_evaluation);
+  std::vector<std::string> tags;
+  for (const Scalar& scalar : parsed->scalars) tags.push_back(scalar.tag);
+  EXPECT_THAT(tags, testing::UnorderedElementsAre("train/grad_norm", "train/lr", "train/tokens", "eval/h"));
+}
+
+TEST_F(MetricsLogTest, ARecordReadsBackExactly) {
+  StepRecord record = Record(4);
+  for (const std::optional<double> loss :
+       {std::optional<double>(0.1), std::optional<double>(std::numeric_limits<double>::infinity()),
+        std::optional<double>()}) {
+    record.loss = loss;
+    record.skipped = !record.skipped;
+    const auto back = ParseStepRecord("{" + FormatFields(record) + "}", "a record");
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_EQ(FormatFields(*back), FormatFields(record));
+  }
+  for (const char* damaged : {"", "{}", "[]", R"({"tokens":1,"batch_hash":"x"})"})
+    EXPECT_EQ(ExitCodeFor(ParseStepRecord(damaged, "a record").status()), ExitCode::kBadData) << damaged;
+}
+
+// A line that was written without its evaluation is replaced.
+TEST_F(MetricsLogTest, TheLineOfTheLastStepIsDroppedIfItIsAppendedAgain) {
+  WriteSteps(1, 5, -1);
+  const std::string whole = Contents();
+  EXPECT_TRUE(HasEvaluation(path_, 3));
+  EXPECT_FALSE(HasEvaluation(path_, 4));
+  EXPECT_FALSE(HasEvaluation(path_, 6));
+  TensorboardOptions events;
+  events.metrics_path = path_;
+  events.timings_path = folder_ + "/timings.jsonl";
+  auto log = RunLog::Open(events, false, 4, /*drops_last_metrics=*/true);
+  ASSERT_TRUE(log.ok()) << log.status();
+  ASSERT_TRUE(log->Append(Record(4), 0).ok());
+  ASSERT_TRUE(log->Append(Record(5), 0).ok());
+  EXPECT_EQ(Contents(), whole);
+}
+
 TEST_F(MetricsLogTest, TheShareOfThePeakIsToldWhereThePeakIsKnown) {
   TensorboardOptions events;
   events.metrics_path = path_;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
+#include "base/status.h"
 
 namespace trainctl::tokenizer {
 namespace {
@@ -33,20 +34,47 @@ class ConfigBesideTest : public testing::Test {
     return DifferencesOfConfigBeside(**tokenizer, *file);
   }
 
+  int32_t End() {
+    const auto tokenizer = Tokenizer::Load(folder_);
+    EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
+    return tokenizer.ok() ? (*tokenizer)->end_of_document_id() : -2;
+  }
+
   const std::string folder_ = absl::StrCat(testing::TempDir(), "/config_beside_test");
 };
 
-TEST_F(ConfigBesideTest, AnotherEndAndTokensAroundATextAreTold) {
+TEST_F(ConfigBesideTest, TheModelsOwnEndEndsADocument) {
+  EXPECT_EQ(End(), 1);
+  Write("config.json", R"({"eos_token_id": 2})");
+  EXPECT_EQ(End(), 2);
+  Write("config.json", R"({"eos_token_id": [2, 1]})");
+  EXPECT_EQ(End(), 1) << "of several, the one that ends documents anyway";
+  Write("config.json", R"({"eos_token_id": [7, "x", -1, 2, 0]})");
+  EXPECT_EQ(End(), 2) << "what is no token is passed over";
+  Write("generation_config.json", R"({"eos_token_id": 0})");
+  EXPECT_EQ(End(), 0);
+  Write("tokenizer_config.json", R"({"eos_token": {"content": "<|eot_id|>", "lstrip": false}})");
+  EXPECT_EQ(End(), 2);
+  Write("tokenizer_config.json", R"({"eos_token": "<absent>"})");
+  EXPECT_EQ(End(), 0);
+}
+
+TEST_F(ConfigBesideTest, TheEndCanBeStated) {
+  const auto tokenizer = Tokenizer::Load(folder_);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  ASSERT_TRUE((*tokenizer)->SetEndOfDocument("<|eot_id|>").ok());
+  EXPECT_EQ((*tokenizer)->end_of_document_id(), 2);
+  ASSERT_TRUE((*tokenizer)->SetEndOfDocument("none").ok());
+  EXPECT_EQ((*tokenizer)->end_of_document_id(), -1);
+  EXPECT_EQ((*tokenizer)->SetEndOfDocument("<eos>").message(),
+            "the tokenizer has no token '<eos>' that could end a document");
+}
+
+TEST_F(ConfigBesideTest, TokensAroundATextAreTold) {
   EXPECT_THAT(Differences(), IsEmpty());
-  const std::string other =
-      "tokenizer_config.json has eos_token <|eot_id|> (2); here a document ends with <|end_of_text|> (1)";
-  Write("tokenizer_config.json", R"({"eos_token": "<|eot_id|>"})");
-  EXPECT_THAT(Differences(), ElementsAre(other));
-  Write("tokenizer_config.json",
-        R"({"eos_token": {"content": "<|eot_id|>", "lstrip": false}, "add_bos_token": true,
-                                     "add_eos_token": true})");
+  Write("tokenizer_config.json", R"({"add_bos_token": true, "add_eos_token": true})");
   EXPECT_THAT(Differences(),
-              ElementsAre(other, "tokenizer_config.json has add_bos_token; here nothing is put before a text",
+              ElementsAre("tokenizer_config.json has add_bos_token; here nothing is put before a text",
                           "tokenizer_config.json has add_eos_token; here nothing is put behind a text"));
 }
 
@@ -57,6 +85,21 @@ TEST_F(ConfigBesideTest, WhatAgreesOrIsNotUnderstoodIsNotTold) {
         R"({"eos_token": null})", ""}) {
     Write("tokenizer_config.json", config);
     EXPECT_THAT(Differences(), IsEmpty()) << config;
+    EXPECT_EQ(End(), 1) << config;
+  }
+}
+
+TEST_F(ConfigBesideTest, AGitLfsPointerIsRefused) {
+  for (const char* name : {"tokenizer_config.json", "generation_config.json", "config.json"}) {
+    EXPECT_TRUE(Tokenizer::Load(folder_).ok());
+    Write(name, "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n");
+    const absl::Status status = Tokenizer::Load(folder_).status();
+    EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData) << status;
+    EXPECT_EQ(status.message(),
+              absl::StrCat(folder_, "/", name,
+                           " is a Git LFS pointer, not the file itself; fetch the file with `git "
+                           "lfs pull` in its repository"));
+    std::filesystem::remove(absl::StrCat(folder_, "/", name));
   }
 }
 

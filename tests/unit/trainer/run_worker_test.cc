@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <functional>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "checkpoint/manifest.h"
@@ -85,7 +87,7 @@ class CountingClock : public Clock {
 
 class Control : public ControlChannel {
  public:
-  Directive Poll() override { return {}; }
+  Directive Poll() override { return directive; }
   void Report(const Progress& progress) override {
     if (on_report) on_report(progress);
   }
@@ -94,6 +96,7 @@ class Control : public ControlChannel {
     if (on_fail) on_fail();
   }
 
+  Directive directive;
   std::function<void(const Progress&)> on_report;
   std::function<void()> on_fail;
   std::vector<Failure> failures;
@@ -139,6 +142,25 @@ class RunWorkerTest : public ::testing::Test {
     return absl::StrCat(folder_, "/checkpoints/step-", absl::Dec(step, absl::kZeroPad8));
   }
   bool Saved(int64_t step) const { return PathExists(Checkpoint(step)); }
+  std::vector<Json> Metrics() const {
+    std::vector<Json> lines;
+    for (const absl::string_view line :
+         absl::StrSplit(*ReadFile(folder_ + "/metrics.jsonl"), '\n', absl::SkipEmpty()))
+      lines.push_back(*ParseJson(line, "metrics.jsonl"));
+    return lines;
+  }
+  // The evaluation set `e`. Relative paths of settings would be those of the test's own folder.
+  std::string EvaluationOf(const std::string& file, const std::string& fields = "") const {
+    return absl::StrCat("data.eval=[{name='e', files=['", folder_, "/", file, "']", fields, "}]");
+  }
+  // Prompts that fill whole sequences, and nothing after them.
+  void WritePrompts() const {
+    std::string text;
+    for (int i = 0; i < 200; ++i)
+      absl::StrAppend(&text, R"({"p":")", std::string(300, static_cast<char>('a' + i % 26)),
+                      R"(","text":""})", "\n");
+    EXPECT_TRUE(WriteFileAtomic(folder_ + "/p.jsonl", text).ok());
+  }
 
   std::string folder_;
   std::function<absl::Status()> check_run_folder_;
@@ -197,9 +219,143 @@ TEST_F(RunWorkerTest, AStepIsReportedAsLogsCountIt) {
     reported.push_back(absl::StrCat(progress.phase, " ", progress.step));
   };
   ASSERT_TRUE(Run({"train.steps=2", "checkpoint.every_steps=1", "checkpoint.async=false"}).ok());
-  EXPECT_THAT(reported,
-              ::testing::ElementsAre("connect -1", "open data -1", "restore -1", "data 1", "step 1", "save 1",
-                                     "data 2", "step 2", "evaluate 2", "save 2", "report 2"));
+  EXPECT_THAT(reported, ::testing::ElementsAre("connect -1", "open data -1", "restore -1", "data 1", "step 1",
+                                               "save 1", "data 2", "step 2", "save 2", "report 2"));
+}
+
+// Many batches: the stop is asked for when the evaluation begins, so one that ran to its end would be seen.
+TEST_F(RunWorkerTest, AStopDuringAnEvaluationSavesTheStepAndTheResumedRunEvaluates) {
+  for (const char* async : {"false", "true"}) {
+    for (const int64_t at : {0, 2, 3}) {
+      const std::vector<std::string> sets = {EvaluationOf("text.txt"), "train.eval_every=2",
+                                             absl::StrCat("checkpoint.async=", async)};
+      ASSERT_TRUE(RemoveAll(folder_ + "/checkpoints").ok());
+      ASSERT_EQ(*Run(sets), RunOutcome::kFinished);
+      const std::string undisturbed = *ReadFile(folder_ + "/metrics.jsonl");
+      const std::string weights = *ReadFile(Checkpoint(3) + "/rank-00000.safetensors");
+      ASSERT_TRUE(RemoveAll(folder_ + "/checkpoints").ok());
+      control_.on_report = [&](const Progress& progress) {
+        if (progress.phase == "evaluate" && progress.step == (at > 0 ? at : -1))
+          control_.directive.kind = DirectiveKind::kStopAfterSave;
+      };
+      ASSERT_EQ(*Run(sets), RunOutcome::kStoppedOnRequest) << at;
+      control_.directive = {};
+      control_.on_report = {};
+      EXPECT_FALSE(Saved(at + 1));
+      if (at == 0) {
+        EXPECT_EQ(*ReadFile(folder_ + "/metrics.jsonl"), "");
+      } else {
+        EXPECT_TRUE(Saved(at));
+        const Json last = Metrics().back();
+        EXPECT_EQ(last["step"], at);
+        EXPECT_FALSE(last.contains("eval")) << last;
+      }
+      ASSERT_EQ(*Run(sets), RunOutcome::kFinished);
+      EXPECT_EQ(*ReadFile(folder_ + "/metrics.jsonl"), undisturbed);
+      EXPECT_TRUE(*ReadFile(Checkpoint(3) + "/rank-00000.safetensors") == weights);
+    }
+  }
+}
+
+TEST_F(RunWorkerTest, ARunThatFailsInAnEvaluationHasSavedItsStep) {
+  const std::vector<std::string> sets = {EvaluationOf("text.txt"), "train.eval_every=2",
+                                         "checkpoint.every_steps=2", "checkpoint.async=false"};
+  ASSERT_TRUE(Run(sets).ok());
+  const std::string undisturbed = *ReadFile(folder_ + "/metrics.jsonl");
+  for (const int64_t at : {2, 3}) {
+    ASSERT_TRUE(RemoveAll(folder_ + "/checkpoints").ok());
+    control_.on_report = [&](const Progress& progress) {
+      if (progress.phase == "evaluate" && progress.step == at) throw std::runtime_error("out of luck");
+    };
+    EXPECT_FALSE(Run(sets).ok());
+    EXPECT_TRUE(Saved(at));
+    EXPECT_EQ(Metrics().back()["step"], at - 1);
+    control_.on_report = {};
+    ASSERT_TRUE(Run(sets).ok());
+    EXPECT_EQ(*ReadFile(folder_ + "/metrics.jsonl"), undisturbed);
+  }
+  // What is complete is not evaluated again.
+  std::vector<std::string> phases;
+  control_.on_report = [&](const Progress& progress) { phases.push_back(progress.phase); };
+  ASSERT_TRUE(Run(sets).ok());
+  EXPECT_THAT(phases, Not(::testing::Contains("evaluate")));
+}
+
+// Bytes without an end of text: nothing but prompts.
+TEST_F(RunWorkerTest, AStepWithoutACountedTargetChangesNoWeightAndHasNoLoss) {
+  WritePrompts();
+  const std::vector<std::string> sets = {"model.vocab=256",
+                                         "data.packing=documents",
+                                         absl::StrCat("data.train=[{name='p', files=['", folder_,
+                                                      "/p.jsonl'], kind='jsonl', prompt_field='p'}]"),
+                                         EvaluationOf("p.jsonl", ", kind='jsonl', prompt_field='p'"),
+                                         "train.eval_batches=1",
+                                         "optimizer.weight_decay=0.5",
+                                         "checkpoint.every_steps=1"};
+  ::testing::internal::CaptureStdout();
+  const auto outcome = Run(sets);
+  const std::string out = ::testing::internal::GetCapturedStdout();
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_THAT(out, AllOf(HasSubstr("warning: step 1: no target of this step's batch counts in the loss: data "
+                                   "without completions, or prompts that fill data.seq_len"),
+                         HasSubstr("no target of the evaluation set 'e' counts"),
+                         HasSubstr("3 of 3 steps made no update")));
+  EXPECT_TRUE(*ReadFile(Checkpoint(1) + "/rank-00000.safetensors") ==
+              *ReadFile(Checkpoint(3) + "/rank-00000.safetensors"));
+  const std::vector<Json> lines = Metrics();
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_TRUE(lines.front()["eval"]["e"].is_null()) << lines.front();
+  EXPECT_TRUE(lines.back()["loss"].is_null() && lines.back()["eval"]["e"].is_null()) << lines.back();
+  EXPECT_FALSE(lines.back().contains("skipped"));
+
+  std::vector<std::string> longer = sets;
+  longer.emplace_back("train.steps=100");
+  ASSERT_TRUE(RemoveAll(folder_ + "/checkpoints").ok());
+  const absl::Status status = Run(longer).status();
+  EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData) << status;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("10 steps in a row (1 to 10)"), HasSubstr("prompts that fill data.seq_len")));
+  EXPECT_EQ(Metrics().back()["step"], 10);
+}
+
+TEST_F(RunWorkerTest, UpdatesThatAreSkippedAreCountedAndTenInARowEndTheRun) {
+  std::vector<std::string> wild = {"optimizer.lr=1000", "optimizer.weight_decay=1", "train.steps=1000",
+                                   "optimizer.lr_schedule=constant"};
+  const std::string told(Run(wild).status().message());
+  int first_bad = 0;
+  ASSERT_EQ(std::sscanf(told.c_str(), "step %d: loss", &first_bad), 1) << told;
+  wild.emplace_back("train.on_nonfinite=skip");
+  const auto run = [&](int64_t steps, absl::Status* status) {
+    wild[2] = absl::StrCat("train.steps=", steps);
+    ::testing::internal::CaptureStdout();
+    *status = Run(wild).status();
+    return ::testing::internal::GetCapturedStdout();
+  };
+  ASSERT_TRUE(RemoveAll(folder_ + "/checkpoints").ok());
+  absl::Status status;
+  std::string out = run(first_bad + 3, &status);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(out, HasSubstr(absl::StrCat("4 of ", first_bad + 3,
+                                          " updates were skipped because their gradients "
+                                          "were not finite")));
+  const std::vector<Json> lines = Metrics();
+  EXPECT_EQ(
+      std::count_if(lines.begin(), lines.end(), [](const Json& line) { return line.contains("skipped"); }),
+      4);
+  EXPECT_EQ(lines.back()["skipped"], true);
+  // A resume counts those in a row from 0, and those of the whole run on.
+  out = run(first_bad + 11, &status);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(out, HasSubstr(absl::StrCat("12 of ", first_bad + 11, " updates were skipped")));
+  run(1000, &status);
+  EXPECT_EQ(ExitCodeFor(status), ExitCode::kCheckFailed) << status;
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(HasSubstr(absl::StrCat("10 updates in a row were skipped (22 of ", first_bad + 21, " in all)")),
+            HasSubstr("has the same weights")));
+  EXPECT_EQ(Metrics().back()["step"], first_bad + 21);
+  EXPECT_EQ(Metrics().back()["skipped"], true);
+  EXPECT_FALSE(Saved(first_bad + 21));
 }
 
 TEST_F(RunWorkerTest, ALogThatIsMovedAwayDoesNotEndTheRun) {

@@ -1,0 +1,13 @@
+// What a run's logs say at its end, for scripts.
+#pragma once
+
+#include "base/json.h"
+#include "run/run_folder.h"
+
+namespace trainctl::cli {
+
+// "step", "loss", "eval" (the last loss of each evaluation set), "tokens_per_second" of the last step, and
+// "peak_bytes" (tensors of the worker that had most). null where the logs do not have it, or cannot be read.
+Json NumbersOf(const run::RunFolder& run);
+
+}  // namespace trainctl::cli
