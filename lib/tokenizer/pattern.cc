@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "base/status.h"
+#include "tokenizer/pattern_translate.h"
+#include "tokenizer/stand_ins.h"
 #include "tokenizer/utf8.h"
 
 namespace trainctl::tokenizer {
@@ -31,8 +33,15 @@ MatchScratch::~MatchScratch() { pcre2_match_data_free(static_cast<pcre2_match_da
 
 absl::StatusOr<Pattern> Pattern::Compile(absl::string_view oniguruma, absl::string_view what) {
   if (!IsUtf8(oniguruma)) return BadDataError(absl::StrCat(what, ": the pattern is not UTF-8"));
-  TRAINCTL_ASSIGN_OR_RETURN(const std::string pcre2, TranslatePattern(oniguruma, what));
-  return CompilePcre2(pcre2, what);
+  if (oniguruma.empty()) return BadDataError(absl::StrCat(what, ": the pattern is empty"));
+  if (oniguruma.size() > kMaxPatternBytes) {
+    return BadDataError(
+        absl::StrCat(what, ": a pattern of ", oniguruma.size(), " bytes; at most ", kMaxPatternBytes));
+  }
+  TRAINCTL_ASSIGN_OR_RETURN(TranslatedPattern translated, TranslatePattern(oniguruma, what));
+  TRAINCTL_ASSIGN_OR_RETURN(Pattern pattern, CompilePcre2(translated.pcre2, what));
+  pattern.stand_ins_ = std::move(translated.stand_ins);
+  return pattern;
 }
 
 absl::StatusOr<Pattern> Pattern::Literal(absl::string_view text, absl::string_view what) {
@@ -44,11 +53,6 @@ absl::StatusOr<Pattern> Pattern::Literal(absl::string_view text, absl::string_vi
 }
 
 absl::StatusOr<Pattern> Pattern::CompilePcre2(const std::string& pcre2, absl::string_view what) {
-  if (pcre2.empty()) return BadDataError(absl::StrCat(what, ": the pattern is empty"));
-  if (pcre2.size() > kMaxPatternBytes) {
-    return BadDataError(
-        absl::StrCat(what, ": a pattern of ", pcre2.size(), " bytes; at most ", kMaxPatternBytes));
-  }
   Pattern pattern;
   pattern.what_ = std::string(what);
   const std::unique_ptr<pcre2_compile_context, decltype(&pcre2_compile_context_free)> context(
@@ -56,9 +60,9 @@ absl::StatusOr<Pattern> Pattern::CompilePcre2(const std::string& pcre2, absl::st
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   int error = 0;
   size_t where = 0;
-  pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pcre2.data()), pcre2.size(),
-                                   PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error,
-                                   &where, context.get());
+  pcre2_code* code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pcre2.data()), pcre2.size(),
+                    PCRE2_UTF | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &where, context.get());
   if (code == nullptr) {
     return BadDataError(absl::StrCat(what, ": not a pattern that is known here: ", Pcre2Message(error),
                                      " at byte ", where, " of '", pcre2, "'"));
@@ -109,6 +113,7 @@ absl::Status Pattern::FindAll(absl::string_view text, MatchScratch& scratch,
 absl::Status Pattern::ForEach(absl::string_view text, MatchScratch& scratch,
                               absl::FunctionRef<void(const Match&)> see) const {
   if (text.empty()) return absl::OkStatus();
+  if (stand_ins_ != nullptr) text = stand_ins_->Replace(text, &scratch.replaced_);
   size_t covered = 0;  // up to here all is told
   size_t from = 0;
   bool at_match_end = false;  // an empty match right behind another is none

@@ -13,6 +13,8 @@
 
 namespace trainctl::tokenizer {
 
+class StandIns;
+
 // A stretch of a text, in bytes.
 struct Span {
   size_t begin = 0;
@@ -35,6 +37,7 @@ class MatchScratch {
  private:
   friend class Pattern;
   void* data_;
+  std::string replaced_;
 };
 
 // Thread safe; a scratch is not.
@@ -63,9 +66,7 @@ class Pattern {
   bool has_jit_ = false;
   std::shared_ptr<void> code_;
   std::shared_ptr<void> limits_;
+  std::shared_ptr<const StandIns> stand_ins_;  // null if PCRE2 sees the text itself
 };
-
-// The pattern in the syntax of PCRE2.
-absl::StatusOr<std::string> TranslatePattern(absl::string_view oniguruma, absl::string_view what);
 
 }  // namespace trainctl::tokenizer

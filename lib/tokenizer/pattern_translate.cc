@@ -1,28 +1,24 @@
-// From Oniguruma's syntax (Ruby, UTF-8) to that of PCRE2 (UTF, UCP, MULTILINE).
+#include "tokenizer/pattern_translate.h"
+
 #include <cstdint>
-#include <string>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/status.h"
-#include "tokenizer/pattern.h"
+#include "tokenizer/code_points.h"
+#include "tokenizer/utf8.h"
 
 namespace trainctl::tokenizer {
 namespace {
 
-// White_Space; PCRE2's \s has U+180E as well.
-constexpr absl::string_view kSpace =
-    R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-constexpr absl::string_view kNotSpace =
-    R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027})"
-    R"(\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{d7ff}\x{e000}-\x{10ffff})";
-constexpr absl::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
-// Oniguruma looks at code points up to U+00FF in a table of their own, where these are characters of words;
-// within a class it does not.
-constexpr absl::string_view kBareWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
+constexpr size_t kMaxSets = 1000;
+constexpr size_t kMaxTranslatedBytes = 1 << 18;
 // Two letters that Oniguruma takes for one character (as for U+00DF) where case does not matter.
 constexpr absl::string_view kFolds[] = {"ss", "st", "ff", "fi", "fl"};
 
@@ -30,13 +26,36 @@ class Translator {
  public:
   Translator(absl::string_view pattern, absl::string_view what) : in_(pattern), what_(what) {}
 
-  absl::StatusOr<std::string> Run() {
+  absl::StatusOr<TranslatedPattern> Run() {
     while (at_ < in_.size()) TRAINCTL_RETURN_IF_ERROR(Step());
-    if (in_class_) return Refuse("a '[' without ']'");
-    return std::move(out_);
+    if (has_ignoring_group_) {  // PCRE2 takes U+017F for an s there, and U+212A for a k
+      fixed_.Add(0x17F, 0x17F);
+      fixed_.Add(0x212A, 0x212A);
+    }
+    auto stand_ins = std::make_shared<const StandIns>(sets_, fixed_);
+    TranslatedPattern translated;
+    for (const Part& part : parts_) {
+      translated.pcre2 += part.text;
+      if (part.set >= 0) PutMembers(stand_ins->members()[static_cast<size_t>(part.set)], translated.pcre2);
+      if (translated.pcre2.size() > kMaxTranslatedBytes) return Refuse("too many classes of characters");
+    }
+    if (!stand_ins->is_identity()) translated.stand_ins = std::move(stand_ins);
+    return translated;
   }
 
  private:
+  // Text in PCRE2's syntax and the class behind it.
+  struct Part {
+    std::string text;
+    int set = -1;  // in sets_; -1: none
+  };
+  // One character or a class.
+  struct Atom {
+    bool is_class = false;
+    uint32_t character = 0;
+    CodePointSet members;
+  };
+
   static constexpr absl::string_view kBeyondAscii = "a character beyond ASCII within (?i:...)";
   static constexpr absl::string_view kFoldedClass = "a class of characters beyond ASCII within (?i:...)";
 
@@ -48,35 +67,130 @@ class Translator {
 
   absl::Status Step() {
     const char c = in_[at_];
-    if (c == '\\') return Escape();
-    if (ignores_case_ && static_cast<uint8_t>(c) >= 0x80) return Refuse(kBeyondAscii);
-    if (in_class_) return InClass(c);
-    if (c == '[') return OpenClass();
+    if (c == '\\') return BareEscape();
+    if (c == '[') return Class();
     if (c == '(') return Group();
     if (c == ')') return CloseGroup();
     if (c == '{') return Interval();
+    if (static_cast<uint8_t>(c) >= 0x80) return BareCharacter(CharBytes(c));
     if (ignores_case_) TRAINCTL_RETURN_IF_ERROR(CheckFold());
     return Copy(1);
   }
 
+  std::string& Out() {
+    if (parts_.empty() || parts_.back().set >= 0) parts_.emplace_back();
+    return parts_.back().text;
+  }
+
   absl::Status Copy(size_t bytes) {
-    out_.append(in_.data() + at_, bytes);
+    Out().append(in_.data() + at_, bytes);
     at_ += bytes;
     return absl::OkStatus();
   }
 
-  absl::Status OpenClass() {
-    in_class_ = true;
-    TRAINCTL_RETURN_IF_ERROR(Copy(Sees("[^") ? 2 : 1));
-    if (at_ < in_.size() && in_[at_] == ']') return Refuse("a class that begins with ']'");
+  absl::Status BareCharacter(size_t bytes) {
+    if (ignores_case_) return Refuse(kBeyondAscii);
+    const uint32_t character = FrontCodePoint(in_.substr(at_));
+    fixed_.Add(character, character);
+    return Copy(bytes);
+  }
+
+  static void PutCodePoint(uint32_t c, std::string& out) {
+    if (c < 0x80 && absl::ascii_isalnum(static_cast<unsigned char>(c))) {
+      out.push_back(static_cast<char>(c));
+    } else {
+      absl::StrAppend(&out, "\\x{", absl::Hex(c), "}");
+    }
+  }
+
+  // The shorter of [...] and [^...].
+  static void PutMembers(const StandIns::Members& members, std::string& out) {
+    const bool negate = members.out.ranges().size() < members.in.ranges().size();
+    const CodePointSet& shown = negate ? members.out : members.in;
+    if (shown.ranges().empty()) {
+      out += negate ? "[\\x{0}-\\x{10ffff}]" : "[^\\x{0}-\\x{10ffff}]";
+      return;
+    }
+    out += negate ? "[^" : "[";
+    for (const CodePointRange& range : shown.ranges()) {
+      PutCodePoint(range.first, out);
+      if (range.last > range.first + 1) out.push_back('-');
+      if (range.last > range.first) PutCodePoint(range.last, out);
+    }
+    out.push_back(']');
+  }
+
+  absl::Status PutClass(CodePointSet members) {
+    size_t set = 0;
+    while (set < sets_.size() && sets_[set] != members) ++set;
+    if (set == kMaxSets) return Refuse(absl::StrCat("more than ", kMaxSets, " different classes"));
+    if (set == sets_.size()) sets_.push_back(std::move(members));
+    // Classes of PCRE2's own making must not gain members.
+    if (ignores_case_) Out() += "(?-i:";
+    Out();
+    parts_.back().set = static_cast<int>(set);
+    if (ignores_case_) Out() += ")";
     return absl::OkStatus();
   }
 
-  absl::Status InClass(char c) {
-    if (c == '[') return Refuse("a class within a class");
+  absl::Status Class() {
+    ++at_;
+    const bool negated = Sees("^");
+    if (negated) ++at_;
+    if (Sees("]")) return Refuse("a class that begins with ']'");
+    CodePointSet members;
+    in_class_ = true;
+    while (!Sees("]")) {
+      TRAINCTL_ASSIGN_OR_RETURN(const Atom first, ClassAtom());
+      const bool has_range = Sees("-") && !Sees("-]");
+      if (first.is_class) {
+        if (has_range) return Refuse("a '-' behind a class");
+        members.Add(first.members);
+        continue;
+      }
+      if (!has_range) {
+        members.Add(first.character, first.character);
+        continue;
+      }
+      ++at_;
+      TRAINCTL_ASSIGN_OR_RETURN(const Atom last, ClassAtom());
+      if (last.is_class) return Refuse("a range that ends with a class");
+      if (last.character < first.character) return Refuse("a range that ends before it begins");
+      members.Add(first.character, last.character);
+    }
+    ++at_;
+    in_class_ = false;
+    if (ignores_case_) AddOtherCases(members);
+    return PutClass(negated ? members.Complement() : std::move(members));
+  }
+
+  static void AddOtherCases(CodePointSet& members) {
+    for (uint32_t lower = 'a'; lower <= 'z'; ++lower) {
+      const uint32_t upper = lower - 'a' + 'A';
+      if (!members.Contains(lower) && !members.Contains(upper)) continue;
+      members.Add(lower, lower);
+      members.Add(upper, upper);
+      if (lower == 's') members.Add(0x17F, 0x17F);
+      if (lower == 'k') members.Add(0x212A, 0x212A);
+    }
+  }
+
+  absl::StatusOr<Atom> ClassAtom() {
+    if (at_ >= in_.size()) return Refuse("a '[' without ']'");
+    if (Sees("[")) return Refuse("a class within a class");
     if (Sees("&&")) return Refuse("an intersection of classes");
-    if (c == ']') in_class_ = false;
-    return Copy(1);
+    if (Sees("\\")) return Escape();
+    return Character(0);
+  }
+
+  // The character `offset` bytes ahead.
+  absl::StatusOr<Atom> Character(size_t offset) {
+    const absl::string_view rest = in_.substr(at_ + offset);
+    Atom atom;
+    atom.character = FrontCodePoint(rest);
+    if (ignores_case_ && atom.character >= 0x80) return Refuse(kBeyondAscii);
+    at_ += offset + CharBytes(rest.front());
+    return atom;
   }
 
   absl::Status CheckFold() const {
@@ -90,11 +204,11 @@ class Translator {
   absl::Status Group() {
     outer_groups_ignore_case_.push_back(ignores_case_);
     if (!Sees("(?")) {  // what it captures is not used
-      out_ += "(?:";
+      Out() += "(?:";
       ++at_;
       return absl::OkStatus();
     }
-    if (Sees("(?i:")) ignores_case_ = true;
+    if (Sees("(?i:")) ignores_case_ = has_ignoring_group_ = true;
     for (const absl::string_view known : {"(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!", "(?i:"}) {
       if (Sees(known)) return Copy(known.size());
     }
@@ -122,80 +236,83 @@ class Translator {
     return Copy(end + 1 - at_);
   }
 
-  // As a class of its own, or as a part of the one that is open.
-  void PutClass(absl::string_view members) {
-    if (in_class_) {
-      absl::StrAppend(&out_, members);
-    } else {
-      absl::StrAppend(&out_, "[", members, "]");
-    }
-    at_ += 2;
+  absl::Status BareEscape() {
+    TRAINCTL_ASSIGN_OR_RETURN(Atom atom, Escape());
+    if (atom.is_class) return PutClass(std::move(atom.members));
+    if (atom.character >= 0x80) fixed_.Add(atom.character, atom.character);
+    PutCodePoint(atom.character, Out());
+    return absl::OkStatus();
   }
 
-  absl::Status Escape() {
+  static Atom ClassOf(CodePointSet members) { return {true, 0, std::move(members)}; }
+  static Atom CharacterOf(uint32_t character) { return {false, character, {}}; }
+
+  // In Oniguruma, a few numbers of Latin-1 are characters of words outside of classes.
+  CodePointSet Word() const {
+    CodePointSet word = WordCharacters();
+    if (in_class_) return word;
+    for (const uint32_t number : {0xB2, 0xB3, 0xB9, 0xBC, 0xBD, 0xBE}) word.Add(number, number);
+    return word;
+  }
+
+  absl::StatusOr<Atom> Escape() {
     if (at_ + 1 >= in_.size()) return Refuse("a '\\' at its end");
     const char c = in_[at_ + 1];
+    if (c == 'p' || c == 'P') return Property();
+    if (c == 'x' || c == 'u') return Number();
+    if (absl::StrContains("SwD", c) && in_class_ && ignores_case_) return Refuse(kFoldedClass);
+    if (c == 'W' && in_class_) return Refuse("\\W within a class");
+    if (!absl::StrContains("sSwWdDvrntf", c)) {
+      if (absl::ascii_isalnum(static_cast<unsigned char>(c))) {
+        return Refuse(absl::StrCat("\\", std::string(1, c)));
+      }
+      return Character(1);
+    }
+    at_ += 2;
     switch (c) {
       case 's':
-        return PutClass(kSpace), absl::OkStatus();
+        return ClassOf(WhiteSpace());
       case 'S':
-        if (in_class_ && ignores_case_) return Refuse(kFoldedClass);
-        return PutClass(kNotSpace), absl::OkStatus();
+        return ClassOf(WhiteSpace().Complement());
       case 'w':
-        if (in_class_ && ignores_case_) return Refuse(kFoldedClass);
-        return PutClass(in_class_ ? kWord : kBareWord), absl::OkStatus();
+        return ClassOf(Word());
       case 'W':
-        if (in_class_) return Refuse("\\W within a class");
-        return absl::StrAppend(&out_, "[^", kBareWord, "]"), at_ += 2, absl::OkStatus();
+        return ClassOf(Word().Complement());
       case 'd':
-        return PutClass(R"(\p{Nd})"), absl::OkStatus();
+        return ClassOf(*CharactersWith("Nd"));
       case 'D':
-        if (in_class_ && ignores_case_) return Refuse(kFoldedClass);
-        return PutClass(R"(\P{Nd})"), absl::OkStatus();
+        return ClassOf(CharactersWith("Nd")->Complement());
       case 'v':
-        return absl::StrAppend(&out_, R"(\x{b})"), at_ += 2, absl::OkStatus();
-      case 'p':
-      case 'P':
-        return Property();
-      case 'x':
-      case 'u':
-        return Number();
+        return CharacterOf('\v');
       case 'r':
+        return CharacterOf('\r');
       case 'n':
+        return CharacterOf('\n');
       case 't':
-      case 'f':
-        return Copy(2);
+        return CharacterOf('\t');
       default:
-        break;
+        return CharacterOf('\f');
     }
-    if (absl::ascii_isalnum(static_cast<unsigned char>(c)))
-      return Refuse(absl::StrCat("\\", std::string(1, c)));
-    return Copy(2);
   }
 
-  absl::Status Property() {
+  absl::StatusOr<Atom> Property() {
     if (ignores_case_) return Refuse("a property within (?i:...)");
     const size_t end = in_.find('}', at_);
     if (at_ + 2 >= in_.size() || in_[at_ + 2] != '{' || end == absl::string_view::npos) {
       return Refuse("\\p without {...}");
     }
     absl::string_view name = in_.substr(at_ + 3, end - at_ - 3);
-    const bool negated = absl::StartsWith(name, "^");
-    if (negated) name.remove_prefix(1);
-    for (const char c : name) {
-      if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '_')
-        return Refuse("a property of a kind");
+    const bool negated = absl::ConsumePrefix(&name, "^") != (in_[at_ + 1] == 'P');
+    std::optional<CodePointSet> members = CharactersWith(name);
+    if (!members.has_value()) {
+      return Refuse(absl::StrCat("the property '", name, "', which is no general category or script"));
     }
-    // Categories have one or two letters; what is longer is taken for a script (in PCRE2 that alone would
-    // mean the characters that are used with the script).
-    const bool is_category = name.size() <= 2;
-    absl::StrAppend(&out_, in_.substr(at_, 3), negated ? "^" : "", is_category ? "" : "sc:", name, "}");
     at_ = end + 1;
-    return absl::OkStatus();
+    return ClassOf(negated ? members->Complement() : *std::move(members));
   }
 
   // \x{H...}, \xHH and \uHHHH
-  absl::Status Number() {
+  absl::StatusOr<Atom> Number() {
     const bool braces = Sees("\\x{");
     const size_t begin = at_ + (braces ? 3 : 2);
     const size_t end = braces ? in_.find('}', begin) : begin + (in_[at_ + 1] == 'u' ? 4 : 2);
@@ -210,9 +327,11 @@ class Translator {
       return Refuse("\\xHH of a byte beyond ASCII; write \\x{...} for the character");
     }
     if (ignores_case_ && code_point >= 0x80) return Refuse(kBeyondAscii);
-    absl::StrAppend(&out_, "\\x{", digits, "}");
+    if (code_point > kMaxCodePoint || (code_point >= 0xD800 && code_point < 0xE000)) {
+      return Refuse("a number that is no character");
+    }
     at_ = end + (braces ? 1 : 0);
-    return absl::OkStatus();
+    return CharacterOf(code_point);
   }
 
   absl::string_view in_;
@@ -220,13 +339,16 @@ class Translator {
   size_t at_ = 0;
   bool in_class_ = false;
   bool ignores_case_ = false;
+  bool has_ignoring_group_ = false;
   std::vector<bool> outer_groups_ignore_case_;
-  std::string out_;
+  std::vector<Part> parts_;
+  std::vector<CodePointSet> sets_;
+  CodePointSet fixed_;  // characters that stand for themselves in the pattern
 };
 
 }  // namespace
 
-absl::StatusOr<std::string> TranslatePattern(absl::string_view oniguruma, absl::string_view what) {
+absl::StatusOr<TranslatedPattern> TranslatePattern(absl::string_view oniguruma, absl::string_view what) {
   return Translator(oniguruma, what).Run();
 }
 

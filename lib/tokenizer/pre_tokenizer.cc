@@ -4,8 +4,9 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_replace.h"
+#include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "tokenizer/code_points.h"
 #include "tokenizer/normalizer.h"
 #include "tokenizer/utf8.h"
 
@@ -154,6 +155,31 @@ absl::Status AddSplit(Pattern pattern, Behavior behavior, bool invert, PreTokeni
   return absl::OkStatus();
 }
 
+// What Digits of the reference takes for a digit: numbers of Unicode 17.0, which Rust's library knows.
+CodePointSet Digits() {
+  CodePointSet digits = *CharactersWith("N");
+  digits.Add(0x11DE0, 0x11DE9);
+  digits.Add(0x16FF4, 0x16FF6);
+  return digits;
+}
+
+// What Punctuation of the reference takes for punctuation.
+CodePointSet Punctuation() {
+  CodePointSet punctuation = PunctuationOfUnicode8();
+  for (const char c : absl::string_view("$+<=>^`|~")) {
+    punctuation.Add(static_cast<uint8_t>(c), static_cast<uint8_t>(c));
+  }
+  return punctuation;
+}
+
+std::string ClassPattern(const CodePointSet& members) {
+  std::string pattern = "[";
+  for (const CodePointRange& range : members.ranges()) {
+    absl::StrAppend(&pattern, "\\x{", absl::Hex(range.first), "}-\\x{", absl::Hex(range.last), "}");
+  }
+  return pattern + "]";
+}
+
 absl::Status AddMetaspace(const JsonPart& part, PreTokenizer& out) {
   TRAINCTL_ASSIGN_OR_RETURN(const std::string mark, StringAt(part, "replacement"));
   if (mark.empty() || CharBytes(mark.front()) != mark.size()) {
@@ -212,11 +238,11 @@ absl::Status AddSteps(const JsonPart& part, PreTokenizer& out) {
   }
   if (type == "Digits") {
     TRAINCTL_ASSIGN_OR_RETURN(const bool individual, BoolAt(part, "individual_digits", false));
-    TRAINCTL_ASSIGN_OR_RETURN(Pattern pattern, Pattern::Compile(R"(\p{N})", part.where));
+    TRAINCTL_ASSIGN_OR_RETURN(Pattern pattern, Pattern::Compile(ClassPattern(Digits()), part.where));
     return AddSplit(std::move(pattern), individual ? Behavior::kIsolated : Behavior::kContiguous, false, out);
   }
   if (type == "Punctuation") {
-    TRAINCTL_ASSIGN_OR_RETURN(Pattern pattern, Pattern::Compile(R"([\p{P}$+<=>\^`|~])", part.where));
+    TRAINCTL_ASSIGN_OR_RETURN(Pattern pattern, Pattern::Compile(ClassPattern(Punctuation()), part.where));
     Behavior behavior = Behavior::kIsolated;
     if (!part.At("behavior").is_null()) {
       TRAINCTL_ASSIGN_OR_RETURN(behavior, ParseBehavior(part));

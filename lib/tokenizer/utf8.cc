@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "base/status.h"
+#include "tokenizer/code_points.h"
 
 namespace trainctl::tokenizer {
 namespace {
@@ -38,6 +39,29 @@ bool IsNormalizedSurely(absl::string_view text, NormalForm form) {
   return std::all_of(text.begin(), text.end(), [&](char c) { return static_cast<uint8_t>(c) < limit; });
 }
 
+// Of characters of Unicode 9.0, which have the same forms in all later versions.
+absl::Status AppendNormalized(absl::string_view text, NormalForm form, std::string* out) {
+  if (IsNormalizedSurely(text, form)) {
+    absl::StrAppend(out, text);
+    return absl::OkStatus();
+  }
+  int options = UTF8PROC_STABLE;
+  const bool composed = form == NormalForm::kNfc || form == NormalForm::kNfkc;
+  options |= composed ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
+  if (form == NormalForm::kNfkc || form == NormalForm::kNfkd) options |= UTF8PROC_COMPAT;
+  utf8proc_uint8_t* mapped = nullptr;
+  const utf8proc_ssize_t length = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                               static_cast<utf8proc_ssize_t>(text.size()), &mapped,
+                                               static_cast<utf8proc_option_t>(options));
+  if (length < 0) {
+    return BadDataError(absl::StrCat(
+        "a text of ", text.size(), " bytes cannot be brought into a normal form: ", utf8proc_errmsg(length)));
+  }
+  out->append(reinterpret_cast<const char*>(mapped), static_cast<size_t>(length));
+  std::free(mapped);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 bool IsUtf8(absl::string_view text) {
@@ -68,15 +92,6 @@ std::string RepairUtf8(absl::string_view text) {
     position += static_cast<size_t>(std::abs(length));
   }
   return repaired;
-}
-
-uint32_t FrontCodePoint(absl::string_view text) {
-  const size_t length = std::min(CharBytes(text.front()), text.size());
-  const auto lead = static_cast<uint8_t>(text.front());
-  if (length == 1) return lead;
-  uint32_t code_point = lead & (0xFFU >> (length + 1));
-  for (size_t i = 1; i < length; ++i) code_point = code_point << 6 | (static_cast<uint8_t>(text[i]) & 0x3FU);
-  return code_point;
 }
 
 void AppendUtf8(uint32_t code_point, std::string* out) {
@@ -123,21 +138,21 @@ size_t TrailingSpaceBytes(absl::string_view text) {
 
 absl::StatusOr<std::string> Normalized(absl::string_view text, NormalForm form) {
   if (IsNormalizedSurely(text, form)) return std::string(text);
-  int options = UTF8PROC_STABLE;
-  const bool composed = form == NormalForm::kNfc || form == NormalForm::kNfkc;
-  options |= composed ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
-  if (form == NormalForm::kNfkc || form == NormalForm::kNfkd) options |= UTF8PROC_COMPAT;
-  utf8proc_uint8_t* mapped = nullptr;
-  const utf8proc_ssize_t length = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                                               static_cast<utf8proc_ssize_t>(text.size()), &mapped,
-                                               static_cast<utf8proc_option_t>(options));
-  if (length < 0) {
-    return BadDataError(absl::StrCat(
-        "a text of ", text.size(), " bytes cannot be brought into a normal form: ", utf8proc_errmsg(length)));
+  // To the reference, what is not in Unicode 9.0 neither decomposes, composes nor moves. So what lies between
+  // such characters is normalized apart.
+  std::string normalized;
+  size_t begin = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t bytes = CharBytes(text[at]);
+    if (bytes > 1 && IsLaterThanUnicode9(FrontCodePoint(text.substr(at)))) {
+      TRAINCTL_RETURN_IF_ERROR(AppendNormalized(text.substr(begin, at - begin), form, &normalized));
+      absl::StrAppend(&normalized, text.substr(at, bytes));
+      begin = at + bytes;
+    }
+    at += bytes;
   }
-  std::string result(reinterpret_cast<const char*>(mapped), static_cast<size_t>(length));
-  std::free(mapped);
-  return result;
+  TRAINCTL_RETURN_IF_ERROR(AppendNormalized(text.substr(begin), form, &normalized));
+  return normalized;
 }
 
 }  // namespace trainctl::tokenizer

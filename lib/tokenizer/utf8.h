@@ -1,6 +1,7 @@
 // UTF-8 and the normal forms of Unicode. Thread safe.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -29,7 +30,14 @@ inline size_t CharBytes(char lead) {
 }
 
 // The code point at the front of valid, non-empty UTF-8.
-uint32_t FrontCodePoint(absl::string_view text);
+inline uint32_t FrontCodePoint(absl::string_view text) {
+  const size_t length = std::min(CharBytes(text.front()), text.size());
+  const auto lead = static_cast<uint8_t>(text.front());
+  if (length == 1) return lead;
+  uint32_t code_point = lead & (0xFFU >> (length + 1));
+  for (size_t i = 1; i < length; ++i) code_point = code_point << 6 | (static_cast<uint8_t>(text[i]) & 0x3FU);
+  return code_point;
+}
 void AppendUtf8(uint32_t code_point, std::string* out);
 
 // White_Space of the Unicode Character Database.

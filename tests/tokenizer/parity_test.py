@@ -13,9 +13,9 @@ import random
 import subprocess
 import sys
 import tempfile
-import unicodedata
 
-from shared import LLAMA3, O200K, QWEN2, WORDS, check_hugging_face, check_sentencepiece, compare, Ours, strings  # or exit code 77
+from shared import (DEEPSEEK3, LLAMA3, O200K, QWEN2, WORDS, check_hugging_face, check_sentencepiece, compare,  # or exit code 77
+                    Ours, strings)
 
 import sentencepiece
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -226,14 +226,26 @@ def check_training(folder, trainctl, texts):
     return wrong
 
 
-CLASSES = [r"\w", r"\W", r"[\w]", r"[^\w]", r"\s", r"[^\S]", r"\d", r"\p{L}", r"\p{Han}", r"(?i:[a-z])"]
+# All of the planes that have characters, so that no version of Unicode is asked which they are; and some private ones.
+POINTS = [*range(0xD800), *range(0xE000, 0x40000), *range(0xE0000, 0xE1000), *range(0xF0000, 0xF0100), 0x10FFFF]
+CATEGORIES = """L Lu Ll Lt Lm Lo M Mn Mc Me N Nd Nl No P Pc Pd Ps Pe Pi Pf Po S Sm Sc Sk So Z Zs Zl Zp C Cc Cf Co Cn""".split()
+CLASSES = [r"\w", r"\W", r"[\w]", r"[^\w]", r"\s", r"\S", r"[^\S]", r"\d", r"\D", r"\P{L}", r"[^\P{M}\p{Lu}]", r"\p{^N}", ".",
+           r"[^\x00-\x{2fff}]", "[一-龥぀-ヿ]", r"(?i:[a-z])", r"(?i:[^k-s])", r"(?i:s|k)", r"(?i:\S)",
+           *(r"\p{%s}" % name for name in CATEGORIES + ["Han", "Latin", "Cyrl", "hiragana", "Old_Italic", "Common", "Inherited"])]
+
+
+def characters_and_others():
+    """All characters that the reference's patterns know, and some of the code points that they do not."""
+    text = "".join(map(chr, POINTS))
+    assigned = "".join(part for part, _ in pre_tokenizers.Split(Regex(r"\p{Cn}"), "removed").pre_tokenize_str(text))
+    numbers_of_unicode_17 = [*range(0x11DE0, 0x11DF0), *range(0x16FF0, 0x16FF8)]
+    return sorted({*assigned, *map(chr, POINTS[::16]), *map(chr, numbers_of_unicode_17)})
 
 
 def check_classes(folder, trainctl):
-    """Which characters a class has: the matches are taken out of the text, the bytes of the others are the ids. The
-    characters of Unicode 3.2, which all versions at hand know."""
-    points = [p for p in range(0x110000) if unicodedata.ucd_3_2_0.category(chr(p)) not in ("Cn", "Cs", "Co")]
-    texts = ["".join(map(chr, points[i:i + 64])) for i in range(0, len(points), 64)]
+    """Which characters a class has: the matches are taken out of the text, the bytes of the others are the ids."""
+    points = characters_and_others()
+    texts = ["".join(points[i:i + 256]) for i in range(0, len(points), 256)]
     alphabet = {token: i for i, token in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
     wrong = []
     for number, pattern in enumerate(CLASSES):
@@ -244,6 +256,47 @@ def check_classes(folder, trainctl):
         tokenizer.save(path)
         wrong += compare("classes", pattern, texts, [e.ids for e in tokenizer.encode_batch(texts)],
                          Ours(trainctl, path).encode(texts))
+    return wrong
+
+
+def words_of(split):
+    """One whose ids tell where words end: within a word, a and b are one token with the byte next to them."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    merges = [("a", byte) for byte in alphabet] + [(byte, "b") for byte in alphabet]
+    tokens = alphabet + sorted({left + right for left, right in merges})
+    tokenizer = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(tokens)}, merges=merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [*split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    return tokenizer
+
+
+def check_code_points(folder, trainctl):
+    """Every character between two letters: what real patterns, other steps, and normal forms make of it."""
+    def isolated(*patterns):
+        return words_of([pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns])
+    cases = {"llama3": isolated(LLAMA3), "qwen2": isolated(QWEN2), "deepseek": isolated(*DEEPSEEK3), "o200k": isolated(O200K),
+             "steps": words_of([pre_tokenizers.Punctuation(), pre_tokenizers.Digits(individual_digits=True)])}
+    points = characters_and_others()
+    texts = ["a" + point + "b" for point in points]
+    wrong = compare_cases("code_points", cases, texts, folder, trainctl)
+    forms = {}
+    for form in ("NFC", "NFD", "NFKC", "NFKD"):
+        forms[form] = words_of([])
+        forms[form].normalizer = getattr(normalizers, form)()
+    forms["single_word"] = words_of([])
+    forms["single_word"].add_tokens([AddedToken("xy", single_word=True)])
+    # Marks of several classes around it; then "xy" behind it, which is a token if the character is in no word.
+    texts = ["a\u0334" + "\u0345b\u0334".join(points[i:i + 8]) + "\u0323\u0301" for i in range(0, len(points), 8)]
+    texts += ["".join(point + "xy" for point in points[i:i + 8]) for i in range(0, len(points), 8)]
+    return wrong + compare_cases("code_points", forms, texts, folder, trainctl)
+
+
+def compare_cases(what, cases, texts, folder, trainctl):
+    wrong = []
+    for name, tokenizer in cases.items():
+        path = os.path.join(folder, f"{what}_{name}.json")
+        tokenizer.save(path)
+        wrong += compare(what, name, texts, [e.ids for e in tokenizer.encode_batch_fast(texts)], Ours(trainctl, path).encode(texts))
     return wrong
 
 
@@ -265,6 +318,8 @@ def main():
                 wrong += check_sentencepiece(name, train_sentencepiece(name, options, folder), trainctl, texts)
         if args.filter in "classes":
             wrong += check_classes(folder, trainctl)
+        if args.filter in "code_points":
+            wrong += check_code_points(folder, trainctl)
         if args.filter in "trained":
             wrong += check_training(folder, trainctl, texts)
     for line in wrong:

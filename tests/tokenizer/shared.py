@@ -11,7 +11,7 @@ import unicodedata
 
 try:
     import sentencepiece
-    from tokenizers import normalizers
+    import tokenizers
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
@@ -22,6 +22,9 @@ QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
 O200K = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
          r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
          r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+DEEPSEEK3 = (r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+",
+             "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
+             " ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+")
 SPACES = ("\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029"
           "\u202f\u205f\u3000\u200b\u180e\ufeff")
 WORDS = """the of and in that it's I'm don't we'll they've you're HE'S WE'LL isn't x=1; for (int i = 0; i < 10; ++i) {
@@ -30,22 +33,12 @@ WORDS = """the of and in that it's I'm don't we'll they've you're HE'S WE'LL isn
 SPECIAL = ["<|endoftext|>", "<s>", "</s>", "<|user|>", "<mask>", "<pad>", "newword", "<0x41>", "▁", "<unk>"]
 
 
-
 def characters():
-    """What both Python's Unicode and the reference's (which is older) know, by plane: for the others its NFC is not
-    that of the standard."""
-    nfc = normalizers.NFC()
+    """What Python's Unicode knows, by plane."""
     planes = {}
-    left_out = 0
     for point in range(0x110000):
-        if 0xD800 <= point < 0xE000 or unicodedata.category(chr(point)) == "Cn":
-            continue
-        probe = unicodedata.normalize("NFD", chr(point)) + "\u0334 \u0345" + chr(point)
-        if nfc.normalize_str(probe) != unicodedata.normalize("NFC", probe):
-            left_out += 1
-            continue
-        planes.setdefault(point >> 16, []).append(chr(point))
-    print(f"{sum(map(len, planes.values()))} characters; {left_out} are not in the reference's tables for NFC")
+        if not 0xD800 <= point < 0xE000 and unicodedata.category(chr(point)) != "Cn":
+            planes.setdefault(point >> 16, []).append(chr(point))
     return planes
 
 

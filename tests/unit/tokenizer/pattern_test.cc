@@ -50,6 +50,36 @@ TEST(Pattern, ClassesAreThoseOfOniguruma) {
   EXPECT_THAT(PiecesOf(*Pattern::Compile("^b$", "p"), "a\nb\nc"), ElementsAre("-a\n", "+b", "-\nc"));
 }
 
+// Whatever PCRE2's version knows; Debian's has Unicode 14.0.
+TEST(Pattern, PropertiesAreThoseOfUnicode16) {
+  EXPECT_THAT(PiecesOf(*Pattern::Compile(R"(\p{L}+)", "p"), "a\u1C89\uA7CB\U00031350b\U0001FAE8"),
+              ElementsAre("+a\u1C89\uA7CB\U00031350b", "-\U0001FAE8"));
+  EXPECT_THAT(PiecesOf(*Pattern::Compile(R"(\p{N})", "p"), "\U00011F50\U00011DE0"),
+              ElementsAre("+\U00011F50", "-\U00011DE0"));
+  EXPECT_THAT(PiecesOf(*Pattern::Compile(R"(\P{S}+)", "p"), "\u2FFC\u2FFBx"),
+              ElementsAre("-\u2FFC\u2FFB", "+x"));
+  EXPECT_THAT(PiecesOf(*Pattern::Compile(R"(\p{^P}+)", "p"), "\U0001E5FFx"),
+              ElementsAre("-\U0001E5FF", "+x"));
+  EXPECT_THAT(PiecesOf(*Pattern::Compile(R"([^\P{M}\x{301}]+)", "p"), "a\u0301\u0897"),
+              ElementsAre("-a\u0301", "+\u0897"));
+  EXPECT_THAT(PiecesOf(*Pattern::Compile(R"((?<=\p{Lu})\w\d)", "p"), "\u1C89\U00016D60\U00011F52"),
+              ElementsAre("-\u1C89", "+\U00016D60\U00011F52"));
+}
+
+TEST(Pattern, ClassesAreReadAsOnigurumaReadsThem) {
+  EXPECT_THAT(PiecesOf(*Pattern::Compile("[a-c-e]+", "p"), "abd-e"), ElementsAre("+ab", "-d", "+-e"));
+  EXPECT_THAT(PiecesOf(*Pattern::Compile("[--0]+", "p"), "./1"), ElementsAre("+./", "-1"));
+  EXPECT_THAT(PiecesOf(*Pattern::Compile(R"([\]\\\-z^-]+)", "p"), R"(a]\-z^)"),
+              ElementsAre("-a", R"(+]\-z^)"));
+  EXPECT_THAT(PiecesOf(*Pattern::Compile("[\u4E00-\u9FA5]+|\u3042", "p"), "\u4E00\u9FA5\u3042\u3044"),
+              ElementsAre("+\u4E00\u9FA5", "+\u3042", "-\u3044"));
+  EXPECT_THAT(PiecesOf(*Pattern::Compile("[^a]", "p"), "a\u00E9\n"), ElementsAre("-a", "+\u00E9", "+\n"));
+  EXPECT_THAT(PiecesOf(*Pattern::Compile(R"([^\s\S])", "p"), "a\u00E9"), ElementsAre("-a\u00E9"));
+  EXPECT_THAT(PiecesOf(*Pattern::Compile(R"([\s\S]+)", "p"), "a\u00E9"), ElementsAre("+a\u00E9"));
+  EXPECT_THAT(PiecesOf(*Pattern::Compile("(?i:[^k-m]+)", "p"), "jK\u212An\u00E9"),
+              ElementsAre("+j", "-K\u212A", "+n\u00E9"));
+}
+
 // Oniguruma takes "ss" for U+00DF where case does not matter, and more of the kind.
 TEST(Pattern, WithoutCaseOnlyWhatBothReadAlikeIsTaken) {
   EXPECT_THAT(PiecesOf(*Pattern::Compile("(?i:'ll|[st]+)st", "p"), "'LLst \u017FSTst"),
@@ -94,6 +124,11 @@ TEST(Pattern, WhatIsReadDifferentlyIsRefusedWithItsPlace) {
                               R"(\xff)",
                               R"(\p{No_Such})",
                               R"(\x{110000})",
+                              R"(\ud800)",
+                              R"(\p{})",
+                              R"([\s-x])",
+                              R"([a-\d])",
+                              "[z-a]",
                               "",
                               R"(\pL)",
                               "[]a]"}) {

@@ -37,6 +37,14 @@ TEST(Utf8, NormalFormsAreThoseOfTheStandard) {
   EXPECT_EQ(*Normalized(std::string("a\0b", 3), NormalForm::kNfkc), std::string("a\0b", 3));
 }
 
+// As in the reference. U+0897 is a mark of class 230 since 16.0; U+105C9 decomposes since then.
+TEST(Utf8, WhatUnicode9DoesNotKnowNeitherMovesNorDecomposes) {
+  EXPECT_EQ(*Normalized("e\u0897\u0323\u0301", NormalForm::kNfc), "e\u0897\u0323\u0301");
+  EXPECT_EQ(*Normalized("e\u0301\u0323\u0897e\u0301", NormalForm::kNfc), "\u1EB9\u0301\u0897\u00E9");
+  EXPECT_EQ(*Normalized("\U000105C9\u00E9", NormalForm::kNfd), "\U000105C9e\u0301");
+  EXPECT_EQ(*Normalized("\u32FF\u32FE", NormalForm::kNfkc), "\u32FF\u30F2");
+}
+
 TEST(Utf8, SpaceIsWhatUnicodeCallsWhiteSpace) {
   EXPECT_EQ(LeadingSpaceBytes(" \u00A0\u3000\u180Ex"), 6U);  // U+180E has not been one since Unicode 6.3
   EXPECT_EQ(TrailingSpaceBytes("x\u200B\u2028\u0085\t"), 6U);
