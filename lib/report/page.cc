@@ -9,6 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "base/json.h"
 #include "report/page_assets.h"
+#include "report/page_text.h"
 
 namespace trainctl::report {
 namespace {
@@ -251,20 +252,6 @@ Json EncodeInput(const PageInput& input) {
   return json;
 }
 
-// Text between tags, with what is no UTF-8 replaced.
-std::string EscapedHtml(absl::string_view text) {
-  const std::string quoted = Json(std::string(text)).dump(-1, ' ', false, Json::error_handler_t::replace);
-  return absl::StrReplaceAll(
-      Json::parse(quoted).get<std::string>(),
-      {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}, {"'", "&#39;"}});
-}
-
-// Inside a script element nothing may look like a tag.
-std::string ScriptSafe(const Json& json) {
-  const std::string text = json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
-  return absl::StrReplaceAll(text, {{"<", "\\u003c"}, {">", "\\u003e"}, {"&", "\\u0026"}});
-}
-
 }  // namespace
 
 std::string PlanPage(const PageInput& input) {
@@ -272,7 +259,7 @@ std::string PlanPage(const PageInput& input) {
   return absl::StrReplaceAll(kPageHtml, {{"{{title}}", EscapedHtml(input.title)},
                                          {"{{style}}", kPageCss},
                                          {"{{data}}", ScriptSafe(EncodeInput(input))},
-                                         {"{{script}}", kPageJs}});
+                                         {"{{script}}", absl::StrCat(kPagePartsJs, kPageJs)}});
 }
 
 }  // namespace trainctl::report

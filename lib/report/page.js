@@ -1,43 +1,8 @@
 'use strict';
 (() => {
-  const root = document.documentElement;
-  const fail = (what) => { root.dataset.check = 'error ' + what; };
-  addEventListener('error', (event) => fail(event.message));
+  const { root, fail, byId, seconds, bytes, percent, count, number, make, add, svg, paint, tile, tableOf, niceStep, tip, showTip, onTheme } = parts;
   const data = JSON.parse(document.getElementById('data').textContent);
   const line = data.timeline;
-  const byId = (id) => document.getElementById(id);
-
-  // ---- texts -----------------------------------------------------------------------------------
-
-  const digits = (x) => (x >= 99.95 ? x.toFixed(0) : x >= 9.995 ? x.toFixed(1) : x.toFixed(2));
-  const seconds = (s) => {
-    if (s >= 120) return digits(s / 60) + ' min';
-    if (s >= 1) return digits(s) + ' s';
-    if (s >= 1e-3) return digits(s * 1e3) + ' ms';
-    return digits(s * 1e6) + ' \u00b5s';
-  };
-  const bytes = (b) => {
-    if (b >= 2 ** 30) return digits(b / 2 ** 30) + ' GiB';
-    return digits(b / 2 ** 20) + ' MiB';
-  };
-  const percent = (x) => (x * 100).toFixed(1) + ' %';
-  const count = (x) => Math.round(x).toLocaleString('en-US');
-  const number = (x) => (Math.abs(x) >= 1e4 ? count(x) : String(+x.toPrecision(4)));
-
-  // Every text goes through textContent, so that none of it can be markup.
-  const make = (tag, className, text) => {
-    const node = document.createElement(tag);
-    if (className) node.className = className;
-    if (text !== undefined) node.textContent = text;
-    return node;
-  };
-  const add = (parent, ...children) => { parent.append(...children); return parent; };
-  const svg = (tag, attributes, text) => {
-    const node = document.createElementNS('http://www.w3.org/2000/svg', tag);
-    for (const key in attributes) node.setAttribute(key, attributes[key]);
-    if (text !== undefined) node.textContent = text;
-    return node;
-  };
 
   // ---- what the data says ----------------------------------------------------------------------
 
@@ -118,12 +83,6 @@
   // ---- header ----------------------------------------------------------------------------------
 
   const fillHeader = () => {
-    const tile = (name, value, more, className) => {
-      const node = add(make('div', 'tile' + (className || '')), make('div', 'name', name), make('div', 'value', value));
-      if (more) node.append(typeof more === 'string' ? make('div', 'more', more) : more);
-      byId('tiles').append(node);
-      return node;
-    };
     const perSecond = line.step_s > 0 ? data.tokens_per_step / line.step_s : 0;
     tile('Step', seconds(line.step_s), count(data.tokens_per_step) + ' tokens');
     tile('Tokens per second', count(perSecond), 'on ' + count(data.devices) + (data.devices === 1 ? ' device' : ' devices'));
@@ -143,7 +102,7 @@
 
   // ---- the time line ---------------------------------------------------------------------------
 
-  const canvas = byId('timeline'), memory = byId('memory'), tip = byId('tip');
+  const canvas = byId('timeline'), memory = byId('memory');
   const view = { start: 0, end: line.end_s };
   let selected = highest, hover = null;
   const gutter = () => (canvas.clientWidth < 560 ? 54 : 74);
@@ -163,10 +122,6 @@
     return { context, width, height };
   };
   const scaleOf = (width) => (width - gutter() - 8) / (view.end - view.start);
-  const niceStep = (range, parts) => {
-    const raw = range / parts, power = 10 ** Math.floor(Math.log10(raw));
-    return power * ([1, 2, 5, 10].find((f) => f * power >= raw) || 10);
-  };
   const tickLabel = (t, step) => {
     const unit = view.end >= 1 ? [1, 's'] : view.end >= 1e-3 ? [1e3, 'ms'] : [1e6, '\u00b5s'];
     const places = Math.max(0, -Math.floor(Math.log10(step * unit[0]) + 1e-9));
@@ -358,14 +313,6 @@
     document.querySelectorAll('.stack').forEach((row) => row.classList.toggle('selected', row.dataset.rank === String(r)));
     redraw();
   };
-  const showTip = (event, title, lines) => {
-    tip.replaceChildren(make('b', '', title), ...lines.map((text) => make('span', '', text)));
-    tip.hidden = false;
-    const box = tip.getBoundingClientRect();
-    tip.style.left = Math.max(6, Math.min(innerWidth - box.width - 6, event.clientX + 14)) + 'px';
-    const below = event.clientY + 16;
-    tip.style.top = (below + box.height > innerHeight - 6 ? event.clientY - box.height - 12 : below) + 'px';
-  };
   const hideTip = () => {
     tip.hidden = true;
     hover = null;
@@ -491,14 +438,7 @@
     byId('zoom-out').addEventListener('click', () => zoom(2));
     byId('zoom-all').addEventListener('click', () => look(0, line.end_s));
     byId('rank').addEventListener('change', (event) => select(Number(event.target.value)));
-    const themes = ['system', 'light', 'dark'];
-    byId('theme').addEventListener('click', () => {
-      const next = themes[(themes.indexOf(root.dataset.theme || 'system') + 1) % 3];
-      if (next === 'system') delete root.dataset.theme; else root.dataset.theme = next;
-      byId('theme').textContent = 'Theme: ' + next;
-      repaint();
-    });
-    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => repaint());
+    onTheme(repaint);
     new ResizeObserver(redraw).observe(canvas);
   };
   const repaint = () => {
@@ -508,8 +448,6 @@
 
   // ---- the rest of the page --------------------------------------------------------------------
 
-  // Colours of the DOM are variables, so that they follow the theme by themselves.
-  const paint = (node, name) => { node.style.background = 'var(--' + name + ')'; return node; };
   const legendItem = (text, name, className) => {
     const mark = make('i', className);
     if (className === 'line') mark.style.borderColor = 'var(--' + name + ')'; else paint(mark, name);
@@ -604,11 +542,6 @@
     byId('times').append(bar, table);
   };
 
-  const tableOf = (headings) => {
-    const row = make('tr');
-    for (const [text, className] of headings) row.append(make('th', className, text));
-    return add(make('table'), add(make('thead'), row));
-  };
   const fillWhatIf = () => {
     const section = byId('what-if');
     section.hidden = data.what_if.length === 0;

@@ -8,19 +8,17 @@ answer to pointing, zooming, choosing and changing the theme. Skipped, with the 
 import json
 import os
 import re
-import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 
-SKIPPED = 77  # ctest's word for a test that could not run
+import browser
+from browser import TIMEOUT_S, attribute, dom_of
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # Few layouts are left to search.
 PLAN = ["plan", os.path.join(ROOT, "recipes", "plan", "llama3.1-405b_16384xh100.toml"), "--set", "cluster.nodes=64",
         "--set", "parallel.tp=8", "--set", "parallel.pp=8", "--set", "parallel.cp=1"]
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-TIMEOUT_S = 120
 
 # Runs in the page after its own script, and says in data-hands what it found.
 HANDS = """
@@ -79,51 +77,15 @@ HANDS = """
 """
 
 
-def browser():
-    for name in BROWSERS:
-        path = shutil.which(name)
-        if path:
-            return path
-    return None
-
-
-def dom_of(program, page, profile, size):
-    """The document after its scripts have run."""
-    command = [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-               "--no-first-run", "--disable-extensions", "--disable-background-networking",
-               "--virtual-time-budget=2000", "--window-size=" + size, "--user-data-dir=" + profile,
-               "--dump-dom", "file://" + page]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
-    try:
-        out, err = process.communicate(timeout=TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        return None, f"the browser did not end within {TIMEOUT_S} s"
-    finally:
-        # The browser's own helpers end with it; nothing of its group may stay.
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-    return out.decode(errors="replace"), err.decode(errors="replace")
-
-
-def attribute(dom, name):
-    found = re.search(rf'<html[^>]*\sdata-{name}="([^"]*)"', dom)
-    return found.group(1) if found else None
-
-
 def intervals_of(text):
     data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL).group(1))
     return sum(len(stream["spans"]) // 3 for rank in data["timeline"]["ranks"] for stream in rank["streams"])
 
 
 def main():
-    program = browser()
+    program = browser.find()
     if program is None:
-        print(f"skipped: none of {', '.join(BROWSERS)} is installed; ./dev setup as root installs chromium")
-        return SKIPPED
+        return browser.skip()
     failures = []
     with tempfile.TemporaryDirectory(prefix="trainctl-page-") as folder:
         subprocess.run([sys.argv[1], folder], check=True, timeout=TIMEOUT_S)

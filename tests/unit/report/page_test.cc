@@ -10,31 +10,16 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "report/page_assets.h"
+#include "tests/unit/report/page_reading.h"
 
 namespace trainctl::report {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-int64_t CountOf(absl::string_view what, absl::string_view text) {
-  int64_t count = 0;
-  for (size_t at = text.find(what); at != absl::string_view::npos; at = text.find(what, at + 1)) ++count;
-  return count;
-}
-
-// What the page's script will parse.
-Json DataOf(const std::string& page) {
-  const std::string begin = "<script type=\"application/json\" id=\"data\">";
-  const size_t from = page.find(begin) + begin.size();
-  auto json = ParseJson(page.substr(from, page.find("</script>", from) - from), "the page's data");
-  EXPECT_TRUE(json.ok()) << json.status();
-  return json.ok() ? *json : Json();
-}
 
 // Two micro-batches on one rank.
 PageInput SmallPage(const std::string& title) {
@@ -66,8 +51,7 @@ TEST(PlanPage, CarriesItsAssetsAsTheyAre) {
 }
 
 TEST(PlanPage, NothingThatItIsGivenCanBreakOutOfItsPlace) {
-  const std::string evil =
-      "</script><script>alert(1)</script><!-- \" ' & {{data}} {{script}} \xff \xe2\x80\xa8";
+  const std::string evil(kEvilText);
   PageInput input = SmallPage(evil);
   input.facts.push_back({evil, evil});
   input.what_if.push_back({evil, true, 1e9, 1, evil});
@@ -80,11 +64,9 @@ TEST(PlanPage, NothingThatItIsGivenCanBreakOutOfItsPlace) {
   EXPECT_THAT(page, Not(HasSubstr("<!-- ")));
   // What stands in a text stays what it was.
   const Json data = DataOf(page);
-  const std::string told =
-      "</script><script>alert(1)</script><!-- \" ' & {{data}} {{script}} \xef\xbf\xbd \xe2\x80\xa8";
-  EXPECT_EQ(data["title"], told);
-  EXPECT_EQ(data["what_if"].back()["reason"], told);
-  EXPECT_EQ(data["notes"].back(), told);
+  EXPECT_EQ(data["title"], kEvilTextShown);
+  EXPECT_EQ(data["what_if"].back()["reason"], kEvilTextShown);
+  EXPECT_EQ(data["notes"].back(), kEvilTextShown);
 }
 
 TEST(PlanPage, AsksNobodyForAnything) {

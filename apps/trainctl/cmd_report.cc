@@ -1,0 +1,123 @@
+// `trainctl report`: loss, speed, memory and events of runs as a table, or as one page.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "apps/trainctl/command.h"
+#include "apps/trainctl/output_options.h"
+#include "apps/trainctl/read_logged_run.h"
+#include "apps/trainctl/text_table.h"
+#include "base/units.h"
+#include "launcher/printable_text.h"
+#include "report/run_page.h"
+
+namespace trainctl::cli {
+namespace {
+
+struct ReportOptions {
+  std::vector<std::string> runs;
+  std::string html;
+  bool force = false;
+};
+
+// Two runs of one name are told apart by their paths.
+void TellApart(std::vector<report::LoggedRun>& runs) {
+  std::vector<bool> is_shared(runs.size());
+  for (size_t i = 0; i < runs.size(); ++i) {
+    for (size_t k = 0; k < runs.size(); ++k) {
+      if (i != k && runs[i].name == runs[k].name) is_shared[i] = true;
+    }
+  }
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (is_shared[i]) runs[i].name = runs[i].path;
+  }
+}
+
+std::string BytesText(const std::optional<double>& bytes) {
+  return bytes ? FormatBytes(std::llround(*bytes)) : "-";
+}
+
+void PrintTable(const std::vector<report::LoggedRun>& runs, bool color) {
+  TextTable table(
+      {"run", "status", "step", "of", "loss", "best evaluation", "tokens/s", "memory predicted", "measured"},
+      {0, 1});
+  for (const report::LoggedRun& run : runs) {
+    const report::RunFigures figures = report::FiguresOf(run);
+    table.Add(
+        {launcher::PrintableText(run.name), run.status, figures.step < 0 ? "-" : absl::StrCat(figures.step),
+         run.total_steps < 0 ? "-" : absl::StrCat(run.total_steps),
+         figures.loss ? absl::StrFormat("%.4f", *figures.loss) : "-",
+         figures.best_evaluation
+             ? absl::StrFormat("%.4f (step %d)", *figures.best_evaluation, figures.best_evaluation_step)
+             : "-",
+         figures.tokens_per_second ? absl::StrFormat("%.0f", *figures.tokens_per_second) : "-",
+         BytesText(run.memory.predicted_bytes), BytesText(run.memory.measured_bytes)},
+        run.status == "running");
+  }
+  table.Print(color);
+  for (const report::LoggedRun& run : runs) {
+    if (run.problem.empty()) continue;
+    std::printf("%s\n", launcher::PrintableText(absl::StrCat(run.name, ": ", run.problem)).c_str());
+  }
+}
+
+absl::StatusOr<ExitCode> Report(ReportOptions options, const Output& output) {
+  if (options.runs.empty()) options.runs.emplace_back();  // runs/latest
+  std::vector<run::RunFolder> folders;
+  for (const std::string& path : options.runs) {
+    TRAINCTL_ASSIGN_OR_RETURN(run::RunFolder folder, run::RunFolder::Open(path));
+    // runs/* names the latest run twice.
+    const bool is_known = std::any_of(folders.begin(), folders.end(), [&folder](const run::RunFolder& other) {
+      return other.path() == folder.path();
+    });
+    if (!is_known) folders.push_back(std::move(folder));
+  }
+  const OutputRules rules = {.overwrite = options.force};
+  OutputKind kind = OutputKind::kNewFile;
+  if (!options.html.empty()) {
+    TRAINCTL_RETURN_IF_ERROR(CheckOutputs({{"--html", &options.html}}, rules));
+    TRAINCTL_ASSIGN_OR_RETURN(const OutputTarget target, FindOutput(options.html, rules));
+    kind = target.kind;
+    for (const run::RunFolder& folder : folders) {
+      if (!folder.IsOwnFile(target.path)) continue;
+      return UsageError(absl::StrCat("--html: ", options.html, " belongs to the run ", folder.path(),
+                                     "; name a file that the run does not use"));
+    }
+  }
+  report::RunPageInput input;
+  for (const run::RunFolder& folder : folders) {
+    TRAINCTL_ASSIGN_OR_RETURN(report::LoggedRun run, ReadLoggedRun(folder));
+    input.runs.push_back(std::move(run));
+  }
+  TellApart(input.runs);
+  // A page that goes to stdout stays whole.
+  if (kind != OutputKind::kStream) PrintTable(input.runs, output.stdout_color);
+  if (options.html.empty()) return ExitCode::kOk;
+  TRAINCTL_RETURN_IF_ERROR(WriteOutputFile(options.html, report::RunPage(input), rules));
+  if (kind != OutputKind::kStream) {
+    std::printf("Wrote %s; open it in a browser\n", launcher::PrintableText(options.html).c_str());
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void AddReport(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand("report", "Compare runs: loss, speed, memory and events, as one page");
+  auto options = std::make_shared<ReportOptions>();
+  verb->add_option("RUN", options->runs, "Run folders (default: runs/latest)");
+  verb->add_option("--html", options->html, "Write one self-contained page with charts")
+      ->type_name("OUT.html");
+  AddForceFlag(*verb, options->force);
+  SetExample(*verb, "trainctl report runs/latest --html report.html");
+  verb->callback(
+      [&action, options] { action = [options](const Output& output) { return Report(*options, output); }; });
+}
+
+}  // namespace trainctl::cli
