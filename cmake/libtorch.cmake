@@ -12,7 +12,9 @@ target_link_libraries(libtorch INTERFACE ${TRAINCTL_LIBTORCH}/lib/libtorch_cpu.s
 # ATen/Parallel.h does what it is asked on one thread where its includer is compiled without OpenMP. The library is
 # LibTorch's own: it lies in the same folder under the same name.
 target_compile_options(libtorch INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fopenmp>)
-target_link_options(libtorch INTERFACE -fopenmp -Wl,-rpath,${TRAINCTL_LIBTORCH}/lib -Wl,--allow-shlib-undefined)
+# An RPATH, not a RUNPATH: it comes before LD_LIBRARY_PATH, where another LibTorch may lie.
+target_link_options(libtorch INTERFACE -fopenmp -Wl,-rpath,${TRAINCTL_LIBTORCH}/lib -Wl,--disable-new-dtags
+                                       -Wl,--allow-shlib-undefined)
 
 # One precompiled header for every LibTorch target (2.8 s instead of 6.8 s a unit).
 add_library(trainctl_torch_pch OBJECT ${PROJECT_SOURCE_DIR}/cmake/precompiled.cc)

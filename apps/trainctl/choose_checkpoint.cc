@@ -25,7 +25,6 @@ using checkpoint::Depth;
 using checkpoint::Examined;
 
 constexpr absl::string_view kBest = "best";
-constexpr absl::string_view kEvalTag = "eval/";
 
 absl::Status NoneYet(const run::RunFolder& run) {
   return BadDataError(absl::StrCat(run.path(), " has no checkpoint yet"));
@@ -74,24 +73,9 @@ absl::StatusOr<std::string> OfStep(const run::RunFolder& run, int64_t step) {
                                  " (checkpoint.keep)"));
 }
 
-// Loss by step, by evaluation set.
-absl::StatusOr<std::map<std::string, std::map<int64_t, double>>> Evaluations(const run::RunFolder& run) {
-  std::map<std::string, std::map<int64_t, double>> losses;
-  TRAINCTL_ASSIGN_OR_RETURN(telemetry::LogReader log,
-                            telemetry::LogReader::Open(run.metrics_path(), telemetry::LogKind::kMetrics));
-  telemetry::LoggedStep line;
-  while (true) {
-    TRAINCTL_ASSIGN_OR_RETURN(const bool found, log.Next(line));
-    if (!found) return losses;
-    for (const telemetry::Scalar& scalar : line.scalars) {
-      if (!absl::StartsWith(scalar.tag, kEvalTag)) continue;
-      losses[scalar.tag.substr(kEvalTag.size())][line.step] = scalar.value;
-    }
-  }
-}
-
 absl::StatusOr<std::string> BestOf(const run::RunFolder& run, const std::string& set) {
-  TRAINCTL_ASSIGN_OR_RETURN(const auto evaluations, Evaluations(run));
+  TRAINCTL_ASSIGN_OR_RETURN(const telemetry::Evaluations evaluations,
+                            telemetry::ReadEvaluations(run.metrics_path()));
   std::vector<std::string> names;
   for (const auto& [name, losses] : evaluations) names.push_back(name);
   if (evaluations.empty()) {

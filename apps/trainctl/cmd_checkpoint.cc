@@ -107,10 +107,11 @@ absl::Status CheckIsFree(const std::string& folder) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ExitCode> Export(const ExportOptions& options) {
+absl::StatusOr<ExitCode> Export(const ExportOptions& options, const Output& output) {
   TRAINCTL_RETURN_IF_ERROR(CheckIsFree(options.out));
   TRAINCTL_ASSIGN_OR_RETURN(std::vector<std::string> args, OneProcessArgs("export", options.checkpoint));
-  args.insert(args.end(), {"--out", options.out, "--dtype", options.dtype});
+  args.insert(args.end(),
+              {"--out", options.out, "--dtype", options.dtype, "--form", output.json ? "json" : "text"});
   return ExecWorker(args);
 }
 
@@ -139,8 +140,10 @@ void AddCheckpoint(CLI::App& app, Action& action) {
   exporting->add_option("--dtype", options->dtype, "Of the weights")
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str();
+  AddJsonFlag(*exporting);
   SetExample(*exporting, "trainctl checkpoint export runs/latest --out model --dtype bf16");
-  exporting->callback([&action, options] { action = [options](const Output&) { return Export(*options); }; });
+  exporting->callback(
+      [&action, options] { action = [options](const Output& output) { return Export(*options, output); }; });
   verify->callback([&action, run] { action = [run](const Output& output) { return Verify(*run, output); }; });
 }
 

@@ -45,6 +45,7 @@ absl::StatusOr<ExitCode> RunPrepare(data::PrepareOptions options, const Output& 
         dataset->tokens, " tokens (", std::string(data::TokenTypeName(dataset->token_type)),
         ", for model.vocab >= ", dataset->vocab, ") from ", dataset->sources.size(), " files\n"));
   }
+  if (dataset->left_out.count > 0) view.Note(data::FormatLeftOut(dataset->left_out));
   return ExitCode::kOk;
 }
 
@@ -145,6 +146,10 @@ void AddPrepare(CLI::App& app, Action& action) {
       ->required()
       ->type_name("PREFIX");
   verb->add_option("--text-field", options->text_field, "JSONL: the field with the text")
+      ->capture_default_str();
+  verb->add_option("--on-bad-line", options->on_bad_line,
+                   "JSONL: stop at a line that is not an object with this field, or skip it and report it")
+      ->check(CLI::IsMember({"stop", "skip"}))
       ->capture_default_str();
   verb->add_flag(
       "--end-of-document", options->end_of_document,

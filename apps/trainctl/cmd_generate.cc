@@ -26,6 +26,7 @@ struct OnRunOptions {
   std::string prompt;
   int64_t max_tokens = 200;
   double temperature = 0.8;
+  double top_p = 1;
   int64_t seed = 0;
   std::string memory;
   std::string data;
@@ -48,13 +49,15 @@ void AddMemory(CLI::App& verb, OnRunOptions& options) {
       ->type_name("SIZE");
 }
 
-absl::StatusOr<ExitCode> Generate(const OnRunOptions& options) {
+absl::StatusOr<ExitCode> Generate(const OnRunOptions& options, const Output& output) {
   TRAINCTL_ASSIGN_OR_RETURN(std::vector<std::string> args, ArgsOf("generate", options));
   for (const auto& [name, value] :
        std::vector<std::pair<std::string, std::string>>{{"--prompt", options.prompt},
                                                         {"--max-tokens", absl::StrCat(options.max_tokens)},
                                                         {"--temperature", absl::StrCat(options.temperature)},
-                                                        {"--seed", absl::StrCat(options.seed)}}) {
+                                                        {"--top-p", absl::StrCat(options.top_p)},
+                                                        {"--seed", absl::StrCat(options.seed)},
+                                                        {"--form", output.json ? "json" : "text"}}) {
     args.push_back(name);
     args.push_back(value);
   }
@@ -93,13 +96,22 @@ void AddGenerate(CLI::App& app, Action& action) {
       ->check(NumberWithin(0, 100))
       ->type_name("T")
       ->capture_default_str();
+  verb->add_option(
+          "--top-p", options->top_p,
+          "Sample only among the most likely tokens that have this probability together; 1 takes all")
+      ->check(NumberWithin(0, 1))
+      ->type_name("P")
+      ->capture_default_str();
   verb->add_option("--seed", options->seed, "Of the sampling")
       ->check(WholeNumber(0))
       ->type_name("N")
       ->capture_default_str();
   AddMemory(*verb, *options);
+  AddJsonFlag(*verb);
   SetExample(*verb, "trainctl generate runs/latest --prompt '#include <'");
-  verb->callback([&action, options] { action = [options](const Output&) { return Generate(*options); }; });
+  verb->callback([&action, options] {
+    action = [options](const Output& output) { return Generate(*options, output); };
+  });
 }
 
 void AddEval(CLI::App& app, Action& action) {

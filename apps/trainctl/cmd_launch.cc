@@ -346,7 +346,7 @@ absl::StatusOr<ExitCode> DryRun(const LaunchOptions& options, const Output& outp
   std::vector<std::string> notes = loaded.notes;
   notes.insert(notes.end(), needs.notes.begin(), needs.notes.end());
   // The launch asks when it has the folder's lock: a run that is under way is the other error.
-  if (!options.run_dir.empty() && HoldsARun(options.run_dir)) {
+  if (!options.run_dir.empty() && HoldsWork(options.run_dir)) {
     checks.push_back(AlreadyHoldsARun(options.run_dir));
   }
   const absl::StatusOr<plan::Plan> plan = planner::MakePlanFor(loaded.recipe, host);
@@ -423,6 +423,20 @@ absl::StatusOr<ExitCode> LaunchLater(const recipe::LoadedRecipe& loaded, const L
   return Submit(run, recipe, options, output);
 }
 
+// Makes room for a new launch where the last one failed before its first step. The caller has the run's lock.
+// Logs stay, and the next launch appends to them.
+absl::Status SetAsideFailedLaunch(run::RunFolder& run) {
+  TRAINCTL_RETURN_IF_ERROR(run.BeginTerm());
+  for (const char* name : {"journal.jsonl", "recipe.json", "plan.json", "data.json", "report.json",
+                           "attention.json", "model-files", "documents"}) {
+    if (!PathExists(absl::StrCat(run.path(), "/", name))) continue;
+    TRAINCTL_RETURN_IF_ERROR(run.SetAside(name).status());
+  }
+  Tell("note: ",
+       "the last launch in this folder failed before its first step; its files now end in .set-aside-N");
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& output) {
   if (options.or_resume && options.run_dir.empty()) {
     return UsageError("--or-resume needs --run-dir: the folder that is launched or continued");
@@ -469,7 +483,8 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
           : run::RunFolder::CreateAt(options.run_dir));
   TRAINCTL_RETURN_IF_ERROR(CheckTrust(run.path(), options));  // another user may have created it by now
   TRAINCTL_RETURN_IF_ERROR(run.Lock());
-  if (HoldsARun(run.path())) return AlreadyHoldsARun(run.path());
+  if (HoldsWork(run.path())) return AlreadyHoldsARun(run.path());
+  if (HoldsARun(run.path())) TRAINCTL_RETURN_IF_ERROR(SetAsideFailedLaunch(run));
   if (!options.run_dir.empty()) MarkAsLatest(run, loaded.recipe.run.root);
   std::fprintf(stderr, "run folder: %s\n", launcher::PrintableText(run.path()).c_str());
   TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(run.data_path(), data::FormatDataRecord(files)));

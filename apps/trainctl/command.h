@@ -35,6 +35,7 @@ void AddRuns(CLI::App& app, Action& action);
 void AddStatus(CLI::App& app, Action& action);
 void AddLogs(CLI::App& app, Action& action);
 void AddEvents(CLI::App& app, Action& action);
+void AddReport(CLI::App& app, Action& action);
 void AddTrace(CLI::App& app, Action& action);
 void AddExport(CLI::App& app, Action& action);
 void AddSave(CLI::App& app, Action& action);

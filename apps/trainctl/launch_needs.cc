@@ -1,7 +1,9 @@
 #include "apps/trainctl/launch_needs.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -31,7 +33,7 @@ namespace {
 // At most as many lie on the disk at once: a new one is complete before the oldest goes.
 int64_t CheckpointsAtOnce(const recipe::Recipe& recipe) {
   const recipe::CheckpointConfig& config = recipe.checkpoint;
-  const int64_t most = config.keep + 1;
+  const int64_t most = config.keep + 1 + (config.keep_best.empty() ? 0 : 1);
   if (config.every.has_value() || !config.every_steps.has_value() || recipe.train.steps < 1) return most;
   const int64_t saves = (recipe.train.steps + *config.every_steps - 1) / *config.every_steps;
   return std::min(most, std::max<int64_t>(saves, 1));
@@ -188,6 +190,16 @@ absl::Status AsOneError(const std::vector<absl::Status>& missing) {
 }
 
 bool HoldsARun(const std::string& folder) { return PathExists(folder + "/recipe.json"); }
+
+bool HoldsWork(const std::string& folder) {
+  const auto has_bytes = [&](const char* name) {
+    return FileBytes(absl::StrCat(folder, "/", name)).value_or(0) > 0;
+  };
+  std::error_code error;
+  const bool has_no_checkpoint = std::filesystem::is_empty(folder + "/checkpoints", error) && !error;
+  return HoldsARun(folder) &&
+         (!has_no_checkpoint || has_bytes("timings.jsonl") || has_bytes("batch-job.json"));
+}
 
 absl::Status AlreadyHoldsARun(const std::string& folder) {
   return UsageError(absl::StrCat(folder, " already holds a run; continue it with: trainctl resume ",

@@ -52,6 +52,9 @@ absl::Status AsOneError(const std::vector<absl::Status>& missing);
 std::vector<std::string> TextsOf(const std::vector<absl::Status>& missing);
 
 bool HoldsARun(const std::string& folder);
+// True if the run in `folder` has done a step, has a checkpoint, or is a job of a batch system. A launch that
+// failed before its first step leaves a run without any of these.
+bool HoldsWork(const std::string& folder);
 absl::Status AlreadyHoldsARun(const std::string& folder);
 
 }  // namespace trainctl::cli

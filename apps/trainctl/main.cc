@@ -1,6 +1,5 @@
 // trainctl: the command line. Links no LibTorch; answers in milliseconds.
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,22 +9,20 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <new>
+#include <optional>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/completion.h"
 #include "apps/trainctl/early_stop.h"
 #include "apps/trainctl/option_checks.h"
 #include "base/json.h"
+#include "base/process_limits.h"
 #include "base/standard_fds.h"
 #include "base/status.h"
-#include "base/units.h"
 #include "launcher/init_process.h"
 #include "launcher/printable_text.h"
 
@@ -33,13 +30,13 @@ namespace trainctl::cli {
 namespace {
 
 constexpr std::array kCommands = {
-    Command{AddNew},       Command{AddRecipe},   Command{AddTokenizer},   Command{AddData},
-    Command{AddPlan},      Command{AddVerify},   Command{AddLaunch},      Command{AddResume},
-    Command{AddRuns},      Command{AddStatus},   Command{AddLogs},        Command{AddEvents},
-    Command{AddSave},      Command{AddStop},     Command{AddCheckpoint},  Command{AddExport},
-    Command{AddTrace},     Command{AddGenerate}, Command{AddEval},        Command{AddScore},
-    Command{AddCalibrate}, Command{AddDoctor},   Command{AddCompletions}, Command{AddMan},
-    Command{AddAgent},     Command{AddVersion},
+    Command{AddNew},    Command{AddRecipe},    Command{AddTokenizer},  Command{AddData},
+    Command{AddPlan},   Command{AddVerify},    Command{AddLaunch},     Command{AddResume},
+    Command{AddRuns},   Command{AddStatus},    Command{AddLogs},       Command{AddEvents},
+    Command{AddSave},   Command{AddStop},      Command{AddCheckpoint}, Command{AddExport},
+    Command{AddReport}, Command{AddTrace},     Command{AddGenerate},   Command{AddEval},
+    Command{AddScore},  Command{AddCalibrate}, Command{AddDoctor},     Command{AddCompletions},
+    Command{AddMan},    Command{AddAgent},     Command{AddVersion},
 };
 
 bool JsonRequested(const CLI::App& app) {
@@ -82,36 +79,12 @@ bool LacksVerb(const CLI::App& app) {
   return parsed.empty() ? app.get_require_subcommand_min() > 0 : LacksVerb(*parsed.front());
 }
 
-// The limits of this process that are set, as the shell's ulimit calls them: "ulimit -v: 488.28 MiB".
-std::string LimitsText() {
-  struct Limit {
-    int resource;
-    const char* option;
-    bool is_bytes;
-  };
-  std::vector<std::string> limits;
-  for (const Limit& limit : {Limit{RLIMIT_AS, "-v", true}, Limit{RLIMIT_DATA, "-d", true},
-                             Limit{RLIMIT_NPROC, "-u", false}, Limit{RLIMIT_NOFILE, "-n", false}}) {
-    rlimit value;
-    if (::getrlimit(static_cast<__rlimit_resource>(limit.resource), &value) != 0) continue;
-    if (value.rlim_cur == RLIM_INFINITY) continue;
-    const auto number = static_cast<int64_t>(value.rlim_cur);
-    limits.push_back(absl::StrCat("ulimit ", limit.option, ": ",
-                                  limit.is_bytes ? FormatBytes(number) : absl::StrCat(number)));
-  }
-  return limits.empty() ? "no limit is set here; see the control group" : absl::StrJoin(limits, ", ");
-}
-
 // What the libraries throw if the system refuses memory or a thread is an error like any other.
 absl::StatusOr<ExitCode> RunAction(const Action& action, const Output& output) {
   try {
     return action(output);
-  } catch (const std::bad_alloc&) {
-    return EnvironmentError(absl::StrCat("the system gives trainctl no more memory (", LimitsText(), ")"));
-  } catch (const std::system_error& error) {
-    return EnvironmentError(
-        absl::StrCat("the system refuses trainctl a resource: ", error.what(), " (", LimitsText(), ")"));
   } catch (const std::exception& error) {
+    if (const std::optional<absl::Status> refused = RefusedResource(error)) return *refused;
     return InternalError(absl::StrCat("an exception that nothing caught: ", error.what()));
   }
 }
@@ -184,5 +157,6 @@ int main(int argc, char** argv) {
   trainctl::launcher::LeaveInitProcess();
   trainctl::cli::CatchEarlySignals(argc, argv);
   trainctl::OpenStandardFds();
+  trainctl::ReportFileSizeLimit();
   return trainctl::cli::Main(argc, argv);
 }

@@ -4,18 +4,24 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "apps/worker/check_collectives_ranks.h"
 #include "base/clock.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "base/standard_fds.h"
 #include "base/status.h"
+#include "base/units.h"
 #include "data/document_store.h"
+#include "device/error_text.h"
 #include "launcher/printable_text.h"
 #include "launcher/worker_contract.h"
 #include "launcher/worker_signals.h"
@@ -34,6 +40,19 @@ int Fail(const absl::Status& status) {
   std::fprintf(stderr, "trainctl-worker: %s\n",
                launcher::PrintableText(status.message(), /*keep_newlines=*/true).c_str());
   return static_cast<int>(ExitCodeFor(status));
+}
+
+// For exceptions of threads that libraries start, such as gRPC's.
+[[noreturn]] void EndWithReason() {
+  absl::Status status = InternalError("a thread ended the process with an exception of an unknown type");
+  try {
+    if (std::current_exception() != nullptr) std::rethrow_exception(std::current_exception());
+    status = InternalError("a thread ended the process without a reason");
+  } catch (const std::exception& error) {
+    status = device::StatusOf(error);
+  } catch (...) {  // NOLINT(bugprone-empty-catch): said above
+  }
+  std::_Exit(Fail(status));
 }
 
 // "--name value" pairs.
@@ -127,6 +146,15 @@ absl::Status Print(const std::string& text) {
   return ErrnoError("write", "the output", errno);
 }
 
+bool IsJson(const std::map<std::string, std::string>& options) {
+  return Get(options, "--form", "text") == "json";
+}
+
+// A prompt may be of any bytes.
+std::string Dump(const Json& report) {
+  return report.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 absl::Status Generate(const trainer::InferenceDeps& deps, const std::map<std::string, std::string>& options) {
   trainer::GenerateOptions generate;
   generate.prompt = Get(options, "--prompt", "");
@@ -134,9 +162,48 @@ absl::Status Generate(const trainer::InferenceDeps& deps, const std::map<std::st
   generate.seed = static_cast<uint64_t>(GetInt(options, "--seed", 0));
   if (!absl::SimpleAtod(Get(options, "--temperature", "0.8"), &generate.temperature))
     return UsageError("--temperature is not a number");
-  const auto note = [](const std::string& text) { std::fprintf(stderr, "note: %s\n", text.c_str()); };
-  TRAINCTL_RETURN_IF_ERROR(trainer::RunGenerate(deps, generate, {.write = Print, .note = note}));
-  return Print("\n");  // as every program ends its output
+  if (!absl::SimpleAtod(Get(options, "--top-p", "1"), &generate.top_p))
+    return UsageError("--top-p is not a number");
+  const bool as_json = IsJson(options);
+  std::string text;
+  trainer::GenerateOutput output;
+  output.note = [](const std::string& note) { std::fprintf(stderr, "note: %s\n", note.c_str()); };
+  output.write = Print;
+  if (as_json) {
+    output.write = [&](const std::string& piece) {
+      text += piece;
+      return absl::OkStatus();
+    };
+  }
+  TRAINCTL_ASSIGN_OR_RETURN(const trainer::Generated generated, trainer::RunGenerate(deps, generate, output));
+  if (!as_json) return Print("\n");  // as every program ends its output
+  const Json report = {
+      {"schema", "trainctl.generate.v1"}, {"checkpoint", deps.checkpoint_path},
+      {"prompt", generate.prompt},        {"text", text.substr(generate.prompt.size())},
+      {"tokens", generated.tokens},       {"end", generated.ended ? "end_of_text" : "max_tokens"}};
+  return Print(Dump(report));
+}
+
+absl::Status Export(const trainer::InferenceDeps& deps, const std::map<std::string, std::string>& options) {
+  const std::string folder = Get(options, "--out", ""), dtype = Get(options, "--dtype", "fp32");
+  TRAINCTL_ASSIGN_OR_RETURN(const trainer::Exported exported,
+                            trainer::RunExport(deps, folder, dtype == "bf16"));
+  if (IsJson(options)) {
+    Json report = {{"schema", "trainctl.export.v1"},
+                   {"checkpoint", deps.checkpoint_path},
+                   {"folder", folder},
+                   {"dtype", dtype},
+                   {"files", Json::array()}};
+    for (const trainer::ExportedFile& file : exported.files)
+      report["files"].push_back({{"name", file.name}, {"bytes", file.bytes}});
+    return Print(Dump(report));
+  }
+  std::string text =
+      absl::StrCat("Wrote ", deps.checkpoint_path, " as a model to ", folder, ", ", dtype, ":\n");
+  for (const trainer::ExportedFile& file : exported.files)
+    absl::StrAppendFormat(&text, "  %-30s %10s\n", file.name, FormatBytes(file.bytes));
+  if (exported.is_bytes) absl::StrAppend(&text, "No tokenizer: its tokens are bytes\n");
+  return Print(text);
 }
 
 // All of `file`, in place of the recipe's evaluation sets.
@@ -169,13 +236,11 @@ absl::StatusOr<int> OnRun(const std::string& verb, const std::vector<std::string
     TRAINCTL_RETURN_IF_ERROR(Generate(deps, options));
     return 0;
   }
-  std::string text;
   if (verb == "export") {
-    TRAINCTL_ASSIGN_OR_RETURN(
-        text, trainer::RunExport(deps, Get(options, "--out", ""), Get(options, "--dtype", "fp32") == "bf16"));
-  } else {
-    TRAINCTL_ASSIGN_OR_RETURN(text, trainer::RunEval(deps));
+    TRAINCTL_RETURN_IF_ERROR(Export(deps, options));
+    return 0;
   }
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string text, trainer::RunEval(deps));
   TRAINCTL_RETURN_IF_ERROR(Print(text));
   return 0;
 }
@@ -268,5 +333,10 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   trainctl::OpenStandardFds();
-  return trainctl::Main(argc, argv);
+  std::set_terminate(trainctl::EndWithReason);
+  try {
+    return trainctl::Main(argc, argv);
+  } catch (const std::exception& error) {
+    return trainctl::Fail(trainctl::device::StatusOf(error));
+  }
 }

@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/lock_open_file.h"
+#include "base/process_limits.h"
 #include "base/status.h"
 
 namespace trainctl {
@@ -46,7 +47,9 @@ bool IsOwnDescriptor(absl::string_view path) {
 }  // namespace
 
 absl::Status ErrnoError(absl::string_view action, absl::string_view path, int error_number) {
-  return EnvironmentError(absl::StrCat("cannot ", action, " ", path, ": ", std::strerror(error_number)));
+  const bool is_limit = error_number == EFBIG || error_number == EMFILE;
+  return EnvironmentError(absl::StrCat("cannot ", action, " ", path, ": ", std::strerror(error_number),
+                                       is_limit ? absl::StrCat(" (", LimitsText(), ")") : ""));
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/files.h"
+#include "base/process_limits.h"
 #include "base/status.h"
 
 namespace trainctl::checkpoint {
@@ -50,9 +51,7 @@ BlockWriter::BlockWriter(FileOps& ops, std::string path, int fd)
     : ops_(&ops),
       path_(std::move(path)),
       fd_(fd),
-      buffer_(static_cast<std::byte*>(std::aligned_alloc(kDirectAlignment, kBufferBytes))) {
-  TRAINCTL_CHECK_MSG(buffer_ != nullptr, "out of memory for a buffer of ", kBufferBytes, " bytes");
-}
+      buffer_(static_cast<std::byte*>(std::aligned_alloc(kDirectAlignment, kBufferBytes))) {}
 
 BlockWriter::BlockWriter(BlockWriter&& other) noexcept
     : ops_(other.ops_),
@@ -76,7 +75,9 @@ BlockWriter::~BlockWriter() {
 absl::StatusOr<BlockWriter> BlockWriter::Create(FileOps& ops, const std::string& path) {
   const int fd = ops.CreateNew(path, true);
   if (fd < 0) return ErrnoError("create", path, errno);
-  return BlockWriter(ops, path, fd);
+  BlockWriter writer(ops, path, fd);
+  if (writer.buffer_ == nullptr) return NoMemoryError(kBufferBytes, "for writing a checkpoint");
+  return writer;
 }
 
 std::byte* BlockWriter::Half() const { return buffer_.get() + half_ * kHalfBytes; }

@@ -10,12 +10,13 @@
 //   if (rank == 0) writer.Begin();          // then a barrier
 //   writer.Write(slices, read);             // then a barrier
 //   if (rank == 0) writer.Commit(meta);
-//   if (rank == 0) ApplyRetention(root, keep, keep_every_steps, step);
+//   if (rank == 0) ApplyRetention(root, retention, step);
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -139,14 +140,19 @@ class CheckpointReader {
 // removed at once is left to ApplyRetention.
 absl::Status RevokeUnfinished(const std::string& root, FileOps* ops = nullptr);
 
-// Removes all but the newest `keep` (>= 1) and those whose step is a multiple of keep_every_steps
-// (> 0). Never removes the newest good one; removes leftovers of unfinished saves, so no save may be
-// under way. Those that are not good do not count towards `keep`. One that cannot be removed
-// is the error, after the others are gone; it is tried again by the next call. `trusted_step` is a step that
-// this process has just committed, good without being read again. `may_remove` is asked before each removal;
-// its error ends them, and is returned. May be empty.
-absl::Status ApplyRetention(const std::string& root, int64_t keep, int64_t keep_every_steps,
-                            int64_t trusted_step = -1, FileOps* ops = nullptr,
-                            const std::function<absl::Status()>& may_remove = {});
+// Which checkpoints stay besides the newest good one.
+struct Retention {
+  int64_t keep = 3;                       // the newest so many, >= 1
+  int64_t keep_every_steps = 0;           // and those whose step is a multiple of this; 0: off
+  std::map<int64_t, double> losses = {};  // and of these steps the one with the lowest loss; empty: off
+};
+
+// Removes all but those that `retention` keeps. Never removes the newest good one; removes leftovers of
+// unfinished saves, so no save may be under way. Those that are not good do not count towards `keep`. One
+// that cannot be removed is the error, after the others are gone; it is tried again by the next call.
+// `trusted_step` is a step that this process has just committed, good without being read again. `may_remove`
+// is asked before each removal; its error ends them, and is returned. May be empty.
+absl::Status ApplyRetention(const std::string& root, const Retention& retention, int64_t trusted_step = -1,
+                            FileOps* ops = nullptr, const std::function<absl::Status()>& may_remove = {});
 
 }  // namespace trainctl::checkpoint

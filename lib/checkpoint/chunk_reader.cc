@@ -15,6 +15,7 @@
 #include "base/files.h"
 #include "base/lfs_pointer.h"
 #include "base/life_signs.h"
+#include "base/process_limits.h"
 #include "base/status.h"
 #include "checkpoint/block_writer.h"
 
@@ -93,7 +94,10 @@ absl::Status ChunkReader::OpenFile(int file) {
   if (capacity > block_capacity_) {
     block_.reset(
         static_cast<std::byte*>(std::aligned_alloc(kDirectAlignment, static_cast<size_t>(capacity))));
-    TRAINCTL_CHECK_MSG(block_ != nullptr, "out of memory for a buffer of ", capacity, " bytes");
+    if (block_ == nullptr) {
+      block_capacity_ = 0;
+      return NoMemoryError(capacity, "for reading a checkpoint");
+    }
     block_capacity_ = capacity;
   }
   return absl::OkStatus();

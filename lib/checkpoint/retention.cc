@@ -1,6 +1,8 @@
 // Listing and removing the checkpoints of a run.
 
 #include <cerrno>
+#include <limits>
+#include <map>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -55,12 +57,32 @@ absl::Status RevokeUnfinished(const std::string& root, FileOps* ops_or_null) {
   return absl::OkStatus();
 }
 
-absl::Status ApplyRetention(const std::string& root, int64_t keep, int64_t keep_every_steps,
-                            int64_t trusted_step, FileOps* ops_or_null,
-                            const std::function<absl::Status()>& may_remove) {
+namespace {
+
+// The step of the one with the lowest loss, the first of several; -1: none has a loss. Damaged ones do not
+// count.
+int64_t BestOf(const std::vector<CheckpointInfo>& list, const std::map<int64_t, double>& losses) {
+  int64_t best = -1;
+  double least = std::numeric_limits<double>::infinity();
+  for (const CheckpointInfo& info : list) {
+    const auto loss = losses.find(info.step);
+    if (loss == losses.end() || !(loss->second < least)) continue;
+    if (!Examine(info, Depth::kManifest).usable()) continue;
+    best = info.step;
+    least = loss->second;
+  }
+  return best;
+}
+
+}  // namespace
+
+absl::Status ApplyRetention(const std::string& root, const Retention& retention, int64_t trusted_step,
+                            FileOps* ops_or_null, const std::function<absl::Status()>& may_remove) {
   FileOps& ops = ops_or_null != nullptr ? *ops_or_null : RealFileOps();
-  if (keep < 1) return UsageError(absl::StrCat("at least one checkpoint must be kept, not ", keep));
+  if (retention.keep < 1)
+    return UsageError(absl::StrCat("at least one checkpoint must be kept, not ", retention.keep));
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<CheckpointInfo> list, ListCheckpoints(root));
+  const int64_t best_step = BestOf(list, retention.losses);
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(root));
   absl::Status first_error;  // one that cannot be removed keeps no other
   std::set<std::string> listed;
@@ -81,8 +103,9 @@ absl::Status ApplyRetention(const std::string& root, int64_t keep, int64_t keep_
   int64_t num_kept = 0;
   bool have_good = false;
   for (auto info = list.rbegin(); info != list.rend(); ++info) {
-    const bool by_count = num_kept < keep;
-    const bool by_step = keep_every_steps > 0 && info->step % keep_every_steps == 0;
+    const bool by_count = num_kept < retention.keep;
+    const bool by_step = (retention.keep_every_steps > 0 && info->step % retention.keep_every_steps == 0) ||
+                         info->step == best_step;
     const bool trusted = info->step == trusted_step;
     // Read in full only until a good one is found, which is at once after a save.
     const Examined examined = trusted ? Examined{.condition = Condition::kGood}

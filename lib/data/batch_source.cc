@@ -219,6 +219,7 @@ class Opener {
 
   std::vector<SourceUse> TakeUses() { return std::move(uses_); }
   std::vector<Placement> TakePlacements() { return std::move(placements_); }
+  std::vector<std::string> TakeLeftOut() { return std::move(left_out_); }
   std::string EndOfDocument() const {
     return tokenizer_ == nullptr ? "" : std::string(tokenizer_->TokenOf(tokenizer_->end_of_document_id()));
   }
@@ -280,7 +281,8 @@ class Opener {
     }
   }
 
-  absl::StatusOr<std::shared_ptr<const DocumentStore>> Open(const recipe::DataSource& source) {
+  absl::StatusOr<std::shared_ptr<const DocumentStore>> Open(const recipe::DataSource& source,
+                                                            const std::string& name) {
     HowToRead how = {.tokenizer = tokenizer_.get(), .kept = options_.kept};
     if (tokenizer_ != nullptr) {
       TRAINCTL_ASSIGN_OR_RETURN(how.tokenizer_file, tokenizer::Tokenizer::FindFile(recipe_.data.tokenizer));
@@ -292,7 +294,18 @@ class Opener {
       done_bytes_ += bytes;
       options_.progress(done_bytes_, std::max(done_bytes_, TotalBytes()));
     };
-    return OpenDocuments(source, recipe_.model.spec.vocab, how);
+    how.skip_bad_lines = recipe_.data.on_bad_line == "skip";
+    LeftOutLines left_out;
+    how.left_out = &left_out;
+    TRAINCTL_ASSIGN_OR_RETURN(auto store, OpenDocuments(source, recipe_.model.spec.vocab, how));
+    if (left_out.count > 0) {
+      if (store->num_documents() == 0) {
+        return BadDataError(
+            absl::StrCat("data source ", name, " has no good line: ", FormatLeftOut(left_out)));
+      }
+      left_out_.push_back(absl::StrCat(name, ": ", FormatLeftOut(left_out)));
+    }
+    return store;
   }
 
   int64_t TotalBytes() {
@@ -309,7 +322,7 @@ class Opener {
     const recipe::DataSource& source = recipe_.data.train[index];
     const std::string name = NameOf(source, "train", index);
     if (source.files.empty()) return UsageError(absl::StrCat("data source ", name, " has no files"));
-    TRAINCTL_ASSIGN_OR_RETURN(auto store, Open(source));
+    TRAINCTL_ASSIGN_OR_RETURN(auto store, Open(source, name));
     TRAINCTL_ASSIGN_OR_RETURN(
         split, SplitDocuments(std::move(store), HoldoutOf(recipe_.data, source), recipe_.run.seed,
                               StreamOf(absl::StrCat("data.train[", index, "]/holdout")), name));
@@ -318,7 +331,7 @@ class Opener {
 
   absl::StatusOr<DocumentSet> EvalFiles(const recipe::DataSource& source, const std::string& name) {
     if (source.files.empty()) return UsageError(absl::StrCat("evaluation set ", name, " has no files"));
-    TRAINCTL_ASSIGN_OR_RETURN(auto store, Open(source));
+    TRAINCTL_ASSIGN_OR_RETURN(auto store, Open(source, name));
     TRAINCTL_ASSIGN_OR_RETURN(Split split, SplitDocuments(std::move(store), 0.0, recipe_.run.seed, 0, name));
     return std::move(split.train);
   }
@@ -386,6 +399,7 @@ class Opener {
   OpenOptions options_;
   std::vector<SourceUse> uses_;
   std::vector<Placement> placements_;
+  std::vector<std::string> left_out_;
   int64_t own_starts_ = 0;
   int64_t done_bytes_ = 0;
   int64_t total_bytes_ = -1;  // not asked yet
@@ -405,7 +419,7 @@ int64_t BytesReadAtOpening(const recipe::DataConfig& data) {
 
 std::string FormatUses(const std::vector<SourceUse>& uses) {
   const auto epochs = [](const SourceUse& use) {
-    return absl::StrFormat(use.epochs < 10 ? "%.2f epochs" : "%.0f epochs", use.epochs);
+    return absl::StrFormat("%.*f epochs", use.epochs < 10 ? 2 : 0, use.epochs);
   };
   if (uses.size() == 1) {
     return absl::StrCat("the data has ", FormatCount(uses[0].epoch_tokens), " tokens; the run reads ",
@@ -435,6 +449,7 @@ absl::StatusOr<DataSets> OpenData(const recipe::Recipe& recipe, OpenOptions opti
   sets.placements = opener.TakePlacements();
   sets.end_of_document = opener.EndOfDocument();
   sets.own_starts = opener.OwnStarts();
+  sets.left_out = opener.TakeLeftOut();
   return sets;
 }
 
@@ -465,6 +480,7 @@ DataReport CheckData(const recipe::Recipe& recipe, OpenOptions options) {
   const absl::StatusOr<DataSets> sets = OpenData(recipe, std::move(options));
   if (sets.ok()) {
     report.notes.push_back(FormatUses(sets->uses));
+    report.notes.insert(report.notes.end(), sets->left_out.begin(), sets->left_out.end());
     for (const Placement& placement : sets->placements) {
       report.notes.push_back(FormatPlacement(placement, recipe.data));
     }

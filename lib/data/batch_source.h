@@ -72,6 +72,9 @@ struct DataSets {
   std::vector<Placement> placements;
   std::string end_of_document;  // the token that ends a document; empty: none, or bytes
   std::string own_starts;       // a sentence about texts that have the tokenizer's start of their own
+  // A sentence for each source with bad lines that were left out (data.on_bad_line). Kept documents have
+  // none.
+  std::vector<std::string> left_out;
 };
 
 class KeptDocuments;

@@ -89,7 +89,7 @@ absl::Status CountFile(const std::string& path, const CountWordsOptions& options
                        tokenizer::WordCounter& words, Meter& meter) {
   TRAINCTL_ASSIGN_OR_RETURN(const SourceKind kind, KindOfFile(recipe::DataSource(), path));
   if (kind == SourceKind::kText) return CountText(path, options.piece_bytes, words, meter);
-  TRAINCTL_ASSIGN_OR_RETURN(JsonlReader reader, JsonlReader::Open(path, {options.text_field, ""}));
+  TRAINCTL_ASSIGN_OR_RETURN(JsonlReader reader, JsonlReader::Open(path, {.text_field = options.text_field}));
   JsonlReader::Document document;
   int64_t seen_bytes = 0;
   while (true) {

@@ -129,10 +129,10 @@ int64_t NumIds(const tokenizer::Tokenizer* tokenizer, int64_t vocab) {
 absl::StatusOr<std::shared_ptr<const DocumentStore>> ReadDocuments(const FileGroup& group, int64_t vocab,
                                                                    const HowToRead& how) {
   if (how.tokenizer == nullptr) {
-    return OpenJsonlDocuments(group.files, group.fields, vocab > kByteVocab, how.bytes_read);
+    return OpenJsonlDocuments(group.files, group.jsonl, vocab > kByteVocab, how.bytes_read, how.left_out);
   }
-  return OpenTokenizedDocuments(group.files, group.kind, group.fields, *how.tokenizer, how.bytes_read,
-                                how.own_starts);
+  return OpenTokenizedDocuments(group.files, group.kind, group.jsonl, *how.tokenizer, how.bytes_read,
+                                how.own_starts, how.left_out);
 }
 
 }  // namespace
@@ -182,7 +182,10 @@ absl::StatusOr<std::shared_ptr<const DocumentStore>> OpenDocuments(const recipe:
     }
     FileGroup group = {.files = std::move(files),
                        .kind = kind,
-                       .fields = {source.text_field, source.prompt_field},
+                       .jsonl = {.text_field = source.text_field,
+                                 .prompt_field = source.prompt_field,
+                                 .skip_bad_lines = how.skip_bad_lines,
+                                 .skip_setting = "data.on_bad_line = \"skip\""},
                        .tokenizer_file = how.tokenizer_file,
                        .end_id = how.tokenizer == nullptr ? -1 : how.tokenizer->end_of_document_id(),
                        .num_ids = NumIds(how.tokenizer, vocab)};

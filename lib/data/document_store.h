@@ -55,8 +55,10 @@ struct HowToRead {
   std::string tokenizer_file;                       // with a tokenizer: what it was loaded from
   KeptDocuments* kept = nullptr;                    // asked first
   BytesReadFn bytes_read;
-  int64_t* own_starts = nullptr;  // see OpenTokenizedDocuments; not of what was kept
-  bool check_tokens = false;      // of indexed datasets, before they are used
+  int64_t* own_starts = nullptr;     // see OpenTokenizedDocuments; not of what was kept
+  bool skip_bad_lines = false;       // data.on_bad_line = "skip"
+  LeftOutLines* left_out = nullptr;  // grows by the lines left out, except from kept documents
+  bool check_tokens = false;         // of indexed datasets, before they are used
 };
 
 // Opens all files of a source, in the order given. An indexed dataset named by both of its files counts once.
@@ -73,17 +75,19 @@ absl::StatusOr<std::unique_ptr<DocumentStore>> OpenTextDocuments(std::vector<std
                                                                  bool end_of_document);
 
 // One document per line, unpacked and decoded into memory at opening. Each bad line is BadDataError
-// "file:line:column".
+// "file:line:column", or left out and added to `left_out`.
 absl::StatusOr<std::unique_ptr<DocumentStore>> OpenJsonlDocuments(const std::vector<std::string>& files,
-                                                                  const JsonlFields& fields,
+                                                                  const JsonlOptions& options,
                                                                   bool end_of_document,
-                                                                  const BytesReadFn& bytes_read = {});
+                                                                  const BytesReadFn& bytes_read = {},
+                                                                  LeftOutLines* left_out = nullptr);
 
 // Text files (a document each) or JSONL, tokenized into memory at opening. Adds to `own_starts` how many of
 // the texts begin with what the tokenizer puts before a text (AppendDocument).
 absl::StatusOr<std::unique_ptr<DocumentStore>> OpenTokenizedDocuments(
-    const std::vector<std::string>& files, SourceKind kind, const JsonlFields& fields,
-    const tokenizer::Tokenizer& tokenizer, const BytesReadFn& bytes_read = {}, int64_t* own_starts = nullptr);
+    const std::vector<std::string>& files, SourceKind kind, const JsonlOptions& options,
+    const tokenizer::Tokenizer& tokenizer, const BytesReadFn& bytes_read = {}, int64_t* own_starts = nullptr,
+    LeftOutLines* left_out = nullptr);
 
 // `check_tokens`: whether all are below `vocab`, which takes one pass over the data; else Read tells.
 absl::StatusOr<std::unique_ptr<DocumentStore>> OpenIndexedDocuments(const std::string& prefix, int64_t vocab,

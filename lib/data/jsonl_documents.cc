@@ -13,18 +13,22 @@ class JsonlDocuments : public DocumentStore {
   explicit JsonlDocuments(bool end_of_document) : end_of_document_(end_of_document) {}
 
   // Decodes every line of a file. The decoded bytes are a copy: the file is not read again.
-  absl::Status Add(const std::string& path, const JsonlFields& fields, const BytesReadFn& bytes_read) {
-    TRAINCTL_ASSIGN_OR_RETURN(JsonlReader reader, JsonlReader::Open(path, fields, bytes_read));
+  absl::Status Add(const std::string& path, const JsonlOptions& options, const BytesReadFn& bytes_read) {
+    TRAINCTL_ASSIGN_OR_RETURN(JsonlReader reader, JsonlReader::Open(path, options, bytes_read));
     JsonlReader::Document document;
     while (true) {
       TRAINCTL_ASSIGN_OR_RETURN(const bool found, reader.Next(document));
-      if (!found) return absl::OkStatus();
+      if (!found) break;
       documents_.push_back(
           {static_cast<int64_t>(bytes_.size()), static_cast<int64_t>(document.prompt.size())});
       bytes_ += document.prompt;
       bytes_ += document.text;
     }
+    left_out_.Add(reader.left_out());
+    return absl::OkStatus();
   }
+
+  const LeftOutLines& left_out() const { return left_out_; }
 
   int64_t num_documents() const override { return static_cast<int64_t>(documents_.size()); }
 
@@ -61,16 +65,19 @@ class JsonlDocuments : public DocumentStore {
   bool end_of_document_;
   std::string bytes_;
   std::vector<Document> documents_;
+  LeftOutLines left_out_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DocumentStore>> OpenJsonlDocuments(const std::vector<std::string>& files,
-                                                                  const JsonlFields& fields,
+                                                                  const JsonlOptions& options,
                                                                   bool end_of_document,
-                                                                  const BytesReadFn& bytes_read) {
+                                                                  const BytesReadFn& bytes_read,
+                                                                  LeftOutLines* left_out) {
   auto store = std::make_unique<JsonlDocuments>(end_of_document);
-  for (const std::string& file : files) TRAINCTL_RETURN_IF_ERROR(store->Add(file, fields, bytes_read));
+  for (const std::string& file : files) TRAINCTL_RETURN_IF_ERROR(store->Add(file, options, bytes_read));
+  if (left_out != nullptr) left_out->Add(store->left_out());
   return store;
 }
 

@@ -21,7 +21,9 @@ class LineScanner {
     std::vector<bool> is_found(wanted.size());
     SkipSpace();
     if (!Take('{')) {
-      if (!ParseJson(line_, "").ok()) return NotJson();
+      if (!SkipValue()) return NotJson();
+      SkipSpace();
+      if (at_ != line_.size()) return NotJson();
       return BadDataError(absl::StrCat(where_, ": each line must be a JSON object"));
     }
     SkipSpace();
@@ -35,7 +37,9 @@ class LineScanner {
     SkipSpace();
     if (at_ != line_.size()) return NotJson();
     for (size_t i = 0; i < wanted.size(); ++i) {
-      if (!is_found[i]) return NotAString(wanted[i]);
+      if (!is_found[i]) {
+        return BadDataError(absl::StrCat(where_, ": field '", wanted[i].name, "' is missing"));
+      }
     }
     return absl::OkStatus();
   }
@@ -43,21 +47,25 @@ class LineScanner {
  private:
   absl::Status ReadMember(const std::vector<WantedField>& wanted, std::vector<bool>& is_found) {
     SkipSpace();
+    const size_t key_begin = at_;
     absl::string_view key;
-    if (!ScanString(key)) return NotJson();
+    if (!SkipString(key)) return NotJson();
     SkipSpace();
     if (!Take(':')) return NotJson();
     SkipSpace();
     for (size_t i = 0; i < wanted.size(); ++i) {
       if (!IsKey(key, wanted[i].name)) continue;
-      if (is_found[i])
-        return BadDataError(absl::StrCat(where_, ": key '", wanted[i].name, "' is given twice"));
+      if (is_found[i]) {
+        return BadDataError(
+            absl::StrCat(where_, ":", key_begin + 1, ": key '", wanted[i].name, "' is given twice"));
+      }
       is_found[i] = true;
       absl::string_view value;
       const size_t begin = at_;
-      if (at_ < line_.size() && line_[at_] != '"') return NotAString(wanted[i]);
-      if (!ScanString(value)) return NotJson();
-      return Decode(value, begin, *wanted[i].value);
+      if (ScanString(value)) return Decode(value, begin, *wanted[i].value);
+      if (!SkipValue()) return NotJson();
+      return BadDataError(absl::StrCat(where_, ":", begin + 1, ": field '", wanted[i].name, "' is ",
+                                       line_.substr(begin, at_ - begin) == "null" ? "null" : "not a string"));
     }
     return SkipValue() ? absl::OkStatus() : NotJson();
   }
@@ -106,44 +114,98 @@ class LineScanner {
     return false;
   }
 
-  // A number, a word, a string, or what stands between brackets; false if nothing of this is here.
+  // The same, with escapes and control characters checked. The bytes need not be UTF-8.
+  bool SkipString(absl::string_view& token) {
+    const size_t begin = at_;
+    if (!ScanString(token)) return false;
+    for (size_t i = 1; i + 1 < token.size(); ++i) {
+      bool is_good = static_cast<unsigned char>(token[i]) >= 0x20;
+      if (token[i] == '\\') {
+        ++i;
+        is_good = absl::string_view("\"\\/bfnrtu").find(token[i]) != absl::string_view::npos;
+        for (size_t digits = token[i] == 'u' ? 4 : 0; is_good && digits > 0; --digits) {
+          ++i;
+          is_good = i + 1 < token.size() && absl::ascii_isxdigit(static_cast<unsigned char>(token[i]));
+        }
+      }
+      if (!is_good) {
+        at_ = begin + std::min(i, token.size() - 1);
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // Skips one value of any depth. False at the first byte that json.loads of Python would refuse.
   bool SkipValue() {
     absl::string_view ignored;
-    std::string open;  // the brackets that wait for their ends
-    do {
+    std::string open;  // the closing brackets that are still due, innermost last
+    while (true) {
       SkipSpace();
-      if (at_ >= line_.size()) return false;
-      const char c = line_[at_];
-      if (c == '"') {
-        if (!ScanString(ignored)) return false;
-      } else if (c == '{' || c == '[') {
-        open += c == '{' ? '}' : ']';
-        ++at_;
-      } else if (c == '}' || c == ']') {
-        if (open.empty() || open.back() != c) return false;
-        open.pop_back();
-        ++at_;
-      } else if (!open.empty() && (c == ',' || c == ':')) {
-        ++at_;
+      if (Take('{')) {
+        SkipSpace();
+        if (!Take('}')) {
+          open += '}';
+          if (!SkipKey()) return false;
+          continue;
+        }
+      } else if (Take('[')) {
+        SkipSpace();
+        if (!Take(']')) {
+          open += ']';
+          continue;
+        }
+      } else if (at_ < line_.size() && line_[at_] == '"') {
+        if (!SkipString(ignored)) return false;
       } else if (!SkipWord()) {
         return false;
       }
-    } while (!open.empty());
-    return true;
+      // After a value: closing brackets, then a comma if another value follows.
+      while (true) {
+        if (open.empty()) return true;
+        SkipSpace();
+        if (Take(',')) break;
+        if (!Take(open.back())) return false;
+        open.pop_back();
+      }
+      if (open.back() == '}' && !SkipKey()) return false;
+    }
+  }
+
+  bool SkipKey() {
+    absl::string_view ignored;
+    SkipSpace();
+    if (!SkipString(ignored)) return false;
+    SkipSpace();
+    return Take(':');
   }
 
   // "-1.5e3", "NaN", "true".
   bool SkipWord() {
-    const size_t begin = at_;
-    while (at_ < line_.size() && (absl::ascii_isalnum(static_cast<unsigned char>(line_[at_])) ||
-                                  absl::string_view("+-.").find(line_[at_]) != absl::string_view::npos)) {
-      ++at_;
+    for (const absl::string_view word : {"true", "false", "null", "NaN", "Infinity", "-Infinity"}) {
+      if (line_.substr(at_, word.size()) != word) continue;
+      at_ += word.size();
+      return true;
     }
+    Take('-');
+    if (!Take('0') && !SkipDigits()) return false;
+    if (Take('.') && !SkipDigits()) return false;
+    if (!Take('e') && !Take('E')) return true;
+    if (!Take('+')) Take('-');
+    return SkipDigits();
+  }
+
+  // False if there is none.
+  bool SkipDigits() {
+    const size_t begin = at_;
+    while (at_ < line_.size() && absl::ascii_isdigit(static_cast<unsigned char>(line_[at_]))) ++at_;
     return at_ > begin;
   }
 
   void SkipSpace() {
-    while (at_ < line_.size() && absl::ascii_isspace(static_cast<unsigned char>(line_[at_]))) ++at_;
+    while (at_ < line_.size() && absl::string_view(" \t\r\n").find(line_[at_]) != absl::string_view::npos) {
+      ++at_;
+    }
   }
 
   bool Take(char c) {
@@ -154,9 +216,6 @@ class LineScanner {
 
   absl::Status NotJson() const {
     return BadDataError(absl::StrCat(where_, ":", at_ + 1, ": not valid JSON"));
-  }
-  absl::Status NotAString(const WantedField& field) const {
-    return BadDataError(absl::StrCat(where_, ": field '", field.name, "' is missing or not a string"));
   }
 
   const absl::string_view line_;

@@ -1,6 +1,6 @@
-// String fields of one line of JSONL. Parses only the requested fields. The rest of the line
-// need not be strict JSON (NaN, numbers too large for a double, duplicate keys, lone surrogates, deep
-// nesting); Python's json.loads and other writers accept that too. Pure; thread safe.
+// String fields of one line of JSONL. Parses only the requested fields. The rest of the line needs only the
+// syntax that Python's json.loads accepts: NaN, numbers too large for a double, duplicate keys, lone
+// surrogates and nesting of any depth are fine. Pure; thread safe.
 #pragma once
 
 #include <string>

@@ -5,6 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "data/jsonl_line.h"
 
@@ -15,13 +16,32 @@ constexpr size_t kMaxLineBytes = size_t{1} << 30;
 
 }  // namespace
 
-JsonlReader::JsonlReader(UnpackedFile file, JsonlFields fields, BytesReadFn bytes_read)
-    : file_(std::move(file)), fields_(std::move(fields)), bytes_read_(std::move(bytes_read)) {}
+void LeftOutLines::Add(std::string reason) {
+  ++count;
+  if (first.size() < kMaxNamed) first.push_back(std::move(reason));
+}
 
-absl::StatusOr<JsonlReader> JsonlReader::Open(const std::string& path, JsonlFields fields,
+void LeftOutLines::Add(const LeftOutLines& more) {
+  count += more.count;
+  for (const std::string& reason : more.first) {
+    if (first.size() < kMaxNamed) first.push_back(reason);
+  }
+}
+
+std::string FormatLeftOut(const LeftOutLines& lines) {
+  const int64_t num_more = lines.count - static_cast<int64_t>(lines.first.size());
+  return absl::StrCat(lines.count, lines.count == 1 ? " line" : " lines",
+                      " left out: ", absl::StrJoin(lines.first, "; "),
+                      num_more > 0 ? absl::StrCat("; and ", num_more, " more") : "");
+}
+
+JsonlReader::JsonlReader(UnpackedFile file, JsonlOptions options, BytesReadFn bytes_read)
+    : file_(std::move(file)), options_(std::move(options)), bytes_read_(std::move(bytes_read)) {}
+
+absl::StatusOr<JsonlReader> JsonlReader::Open(const std::string& path, JsonlOptions options,
                                               BytesReadFn bytes_read) {
   TRAINCTL_ASSIGN_OR_RETURN(UnpackedFile file, UnpackedFile::Open(path));
-  return JsonlReader(std::move(file), std::move(fields), std::move(bytes_read));
+  return JsonlReader(std::move(file), std::move(options), std::move(bytes_read));
 }
 
 absl::StatusOr<bool> JsonlReader::NextLine(absl::string_view& line) {
@@ -51,18 +71,26 @@ absl::StatusOr<bool> JsonlReader::NextLine(absl::string_view& line) {
 }
 
 absl::StatusOr<bool> JsonlReader::Next(Document& document) {
+  std::vector<WantedField> wanted = {{options_.text_field, &document.text}};
+  if (!options_.prompt_field.empty()) {
+    wanted.insert(wanted.begin(), {options_.prompt_field, &document.prompt});
+  }
   absl::string_view line;
   while (true) {
     TRAINCTL_ASSIGN_OR_RETURN(const bool found, NextLine(line));
     if (!found) return false;
-    if (!absl::StripAsciiWhitespace(line).empty()) break;
+    if (absl::StripAsciiWhitespace(line).empty()) continue;
+    document.prompt.clear();
+    const absl::Status status =
+        ReadStringFields(line, absl::StrCat(file().path(), ":", line_number_), wanted);
+    if (status.ok()) return true;
+    if (!options_.skip_bad_lines) {
+      if (options_.skip_setting.empty()) return status;
+      return BadDataError(
+          absl::StrCat(status.message(), "; ", options_.skip_setting, " leaves such lines out"));
+    }
+    left_out_.Add(std::string(status.message()));
   }
-  const std::string where = absl::StrCat(file().path(), ":", line_number_);
-  document.prompt.clear();
-  std::vector<WantedField> wanted = {{fields_.text, &document.text}};
-  if (!fields_.prompt.empty()) wanted.insert(wanted.begin(), {fields_.prompt, &document.prompt});
-  TRAINCTL_RETURN_IF_ERROR(ReadStringFields(line, where, wanted));
-  return true;
 }
 
 }  // namespace trainctl::data

@@ -39,8 +39,9 @@ absl::StatusOr<Json> StampJson(const std::string& path) {
 // Equal where the documents are. Not the device, by which two nodes know one disk under two numbers.
 absl::StatusOr<std::string> KeyOf(const FileGroup& group) {
   Json key = {{"kind", group.kind == SourceKind::kText ? "text" : "jsonl"},
-              {"text_field", group.fields.text},
-              {"prompt_field", group.fields.prompt},
+              {"text_field", group.jsonl.text_field},
+              {"prompt_field", group.jsonl.prompt_field},
+              {"on_bad_line", group.jsonl.skip_bad_lines ? "skip" : "stop"},
               {"ids", group.num_ids},
               {"files", Json::array()}};
   if (!group.tokenizer_file.empty()) {

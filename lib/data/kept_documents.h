@@ -28,7 +28,7 @@ namespace trainctl::data {
 struct FileGroup {
   std::vector<std::string> files;
   SourceKind kind = SourceKind::kJsonl;
-  JsonlFields fields;
+  JsonlOptions jsonl;
   std::string tokenizer_file;  // empty: bytes
   int32_t end_id = -1;         // with a tokenizer: what ends a document
   int64_t num_ids = 0;         // tokens are below

@@ -30,6 +30,9 @@ absl::Status CheckOptions(const PrepareOptions& options) {
     return UsageError(
         absl::StrCat("the output '", options.prefix, "' must be a file name without extension"));
   }
+  if (options.on_bad_line != "stop" && options.on_bad_line != "skip") {
+    return UsageError(absl::StrCat(kOnBadLine, " is \"stop\" or \"skip\", not '", options.on_bad_line, "'"));
+  }
   return absl::OkStatus();
 }
 
@@ -102,6 +105,7 @@ std::vector<std::pair<std::string, std::string>> Settings(const PrepareOptions& 
        file.path.empty() ? "byte" : absl::StrFormat("%d bytes with XXH3 %016x", file.size_bytes, file.xxh3)},
       {"the type of a token", std::string(TokenTypeName(dataset.token_type))},
       {"--text-field", options.text_field},
+      {kOnBadLine, options.on_bad_line},
       {"--end-of-document", options.end_of_document ? dataset.end_of_document : "off"}};
 }
 
@@ -126,7 +130,7 @@ class Job {
       if (absl::IsCancelled(status)) status = Stop(preparation);
       TRAINCTL_RETURN_IF_ERROR(SayingWhatStays(status));
       state = preparation.TakeState();
-      if (state.tokens() == 0) return NoTextError();
+      if (state.tokens() == 0) return NoTextError(state.left_out());
       TRAINCTL_RETURN_IF_ERROR(SayingWhatStays(Seal(state)));
     }
     TRAINCTL_RETURN_IF_ERROR(SayingWhatStays(Publish(state)));
@@ -154,6 +158,7 @@ class Job {
     }
     const Continuation from = CompareStates(old, now);
     now.sources.clear();
+    if (from.num_sources > 0) old.settings = now.settings;  // equal, but for what may differ
     if (old.is_sealed) {
       if (from.reason.empty() && old.sources.size() == options_.inputs.size() && HasSealedFiles(old)) {
         Note("all was done but for the names of the files");
@@ -219,10 +224,11 @@ class Job {
                                      ".*.part: the same command goes on from there (--restart begins anew)"));
   }
 
-  absl::Status NoTextError() const {
+  absl::Status NoTextError(const LeftOutLines& left_out) const {
     return BadDataError(absl::StrCat("the ", options_.inputs.size(), " input files (",
                                      options_.inputs.front(), options_.inputs.size() > 1 ? ", ..." : "",
-                                     ") hold no text"));
+                                     ") hold no text",
+                                     left_out.count == 0 ? "" : absl::StrCat("; ", FormatLeftOut(left_out))));
   }
 
   absl::Status Seal(PrepareState& state) {
@@ -240,8 +246,9 @@ class Job {
     dataset_.documents = state.documents();
     dataset_.tokens = state.tokens();
     for (const SourceState& source : state.sources) {
-      dataset_.sources.push_back({source.whole, source.documents, source.tokens});
+      dataset_.sources.push_back({source.whole, source.documents, source.tokens, source.left_out.count});
     }
+    dataset_.left_out = state.left_out();
     dataset_.data = {options_.prefix + ".bin", state.data.size_bytes, state.data.xxh3};
     dataset_.index = {options_.prefix + ".idx", state.index.size_bytes, state.index.xxh3};
     const std::string report = options_.prefix + ".json";
@@ -305,6 +312,7 @@ std::string DatasetJson(const PreparedDataset& dataset) {
     Json entry = FingerprintJson(source.file);
     entry["documents"] = source.documents;
     entry["tokens"] = source.tokens;
+    entry["lines_left_out"] = source.lines_left_out;
     sources.push_back(std::move(entry));
   }
   const bool has_file = !dataset.tokenizer_file.path.empty();

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "data/batch_source.h"
 #include "data/index_format.h"
+#include "data/jsonl_reader.h"
 
 namespace trainctl::data {
 
@@ -23,6 +24,7 @@ struct PrepareOptions {
   std::string prefix;
   std::string tokenizer = "byte";  // or the path of a tokenizer file
   std::string text_field = "text";
+  std::string on_bad_line = "stop";  // of JSONL; or "skip": left out, counted and named in PreparedDataset
   // End each document with token 256 (tokens become uint16), or with the tokenizer's own end-of-document
   // token.
   bool end_of_document = false;
@@ -48,6 +50,7 @@ struct PreparedSource {
   FileFingerprint file;
   int64_t documents = 0;
   int64_t tokens = 0;
+  int64_t lines_left_out = 0;
 };
 
 struct PreparedDataset {
@@ -60,6 +63,7 @@ struct PreparedDataset {
   int64_t documents = 0;
   int64_t tokens = 0;
   std::vector<PreparedSource> sources;
+  LeftOutLines left_out;  // of all sources
   FileFingerprint data;
   FileFingerprint index;
 };
@@ -71,10 +75,9 @@ struct PreparedDataset {
 // or another tokenizer begin anew. `note` tells. Empty documents are left out. With a tokenizer file, what it
 // puts before and behind a text is there, and the result does not depend on the number of threads; each text
 // and some MiB a thread are in memory. UsageError: no such tokenizer, one without an end-of-document token
-// where it is asked for, an input that cannot be one, an output that exists. BadDataError: an input without a
-// readable document ("file:line:
-// ..."). CancelledError: `stop`. After an error
-// what was committed stays, and the message says so.
+// where it is asked for, an input that cannot be one, an output that exists. BadDataError: an unreadable
+// document ("file:line: ..."), or no text at all. CancelledError: `stop`. After an error what was committed
+// stays, and the message says so. After a bad line, the same call with on_bad_line = "skip" continues too.
 absl::StatusOr<PreparedDataset> Prepare(const PrepareOptions& options);
 
 // An interrupted preparation left something to go on from.

@@ -43,6 +43,26 @@ absl::StatusOr<FileFingerprint> ParseFingerprint(const Json& object, const char*
   return file;
 }
 
+Json LeftOutJson(const LeftOutLines& lines) { return {{"lines", lines.count}, {"first", lines.first}}; }
+
+// None if the field is absent.
+absl::StatusOr<LeftOutLines> ParseLeftOut(const Json& entry, const std::string& what) {
+  LeftOutLines lines;
+  if (!entry.contains("left_out")) return lines;
+  const Json& object = entry["left_out"];
+  TRAINCTL_ASSIGN_OR_RETURN(lines.count, Count(object, "lines", what));
+  const Json first = object.value("first", Json());
+  const int64_t num_named = std::min<int64_t>(lines.count, LeftOutLines::kMaxNamed);
+  if (!first.is_array() || static_cast<int64_t>(first.size()) != num_named) {
+    return BadDataError(absl::StrCat(what, ": field 'first' must be a list of ", num_named));
+  }
+  for (const Json& reason : first) {
+    if (!reason.is_string()) return BadDataError(absl::StrCat(what, ": field 'first' must have strings"));
+    lines.first.push_back(reason.get<std::string>());
+  }
+  return lines;
+}
+
 absl::StatusOr<SourceState> ParseSource(const Json& entry, const std::string& what) {
   if (!entry.is_object()) return BadDataError(absl::StrCat(what, ": a source must be an object"));
   SourceState source;
@@ -53,6 +73,7 @@ absl::StatusOr<SourceState> ParseSource(const Json& entry, const std::string& wh
   TRAINCTL_ASSIGN_OR_RETURN(source.texts_taken, Count(entry, "texts_taken", what));
   TRAINCTL_ASSIGN_OR_RETURN(source.documents, Count(entry, "documents", what));
   TRAINCTL_ASSIGN_OR_RETURN(source.tokens, Count(entry, "tokens", what));
+  TRAINCTL_ASSIGN_OR_RETURN(source.left_out, ParseLeftOut(entry, what));
   if (source.documents > source.texts_taken || (source.documents == 0 && source.tokens > 0)) {
     return BadDataError(absl::StrCat(what, ": ", source.path, " cannot have ", source.documents,
                                      " documents of ", source.tokens, " tokens from ", source.texts_taken,
@@ -75,13 +96,20 @@ int64_t PrepareState::tokens() const {
   return sum;
 }
 
+LeftOutLines PrepareState::left_out() const {
+  LeftOutLines lines;
+  for (const SourceState& source : sources) lines.Add(source.left_out);
+  return lines;
+}
+
 Continuation CompareStates(const PrepareState& old, const PrepareState& now) {
   for (size_t i = 0; i < std::max(old.settings.size(), now.settings.size()); ++i) {
     if (i >= old.settings.size() || i >= now.settings.size() ||
         old.settings[i].first != now.settings[i].first) {
       return {0, "it was made by another version of trainctl"};
     }
-    if (old.settings[i] != now.settings[i]) {
+    const bool skips_now = now.settings[i] == std::pair<std::string, std::string>(kOnBadLine, "skip");
+    if (old.settings[i] != now.settings[i] && !skips_now) {
       return {0, absl::StrCat(old.settings[i].first, " was ", old.settings[i].second, " and is ",
                               now.settings[i].second)};
     }
@@ -116,7 +144,8 @@ std::string StateJson(const PrepareState& state) {
                        {"whole", FingerprintJson(source.whole)},
                        {"texts_taken", source.texts_taken},
                        {"documents", source.documents},
-                       {"tokens", source.tokens}});
+                       {"tokens", source.tokens},
+                       {"left_out", LeftOutJson(source.left_out)}});
   }
   const Json report = {{"schema", kSchema},
                        {"settings", std::move(settings)},
@@ -151,11 +180,13 @@ absl::StatusOr<PrepareState> ParseState(absl::string_view text, const std::strin
   TRAINCTL_ASSIGN_OR_RETURN(state.index, ParseFingerprint(report, "index", "", what));
   int64_t documents = 0;
   int64_t tokens = 0;
+  int64_t left_out = 0;
   for (const Json& entry : report["sources"]) {
     TRAINCTL_ASSIGN_OR_RETURN(SourceState source, ParseSource(entry, what));
     documents += source.documents;
     tokens += source.tokens;
-    if (documents > kMaxCount || tokens > kMaxCount) {
+    left_out += source.left_out.count;
+    if (documents > kMaxCount || tokens > kMaxCount || left_out > kMaxCount) {
       return BadDataError(absl::StrCat(what, ": more tokens than a disk holds"));
     }
     state.sources.push_back(std::move(source));

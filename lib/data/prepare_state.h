@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "data/batch_source.h"
+#include "data/jsonl_reader.h"
 
 namespace trainctl::data {
 
@@ -22,7 +23,11 @@ struct SourceState {
   int64_t texts_taken = 0;  // that are not empty
   int64_t documents = 0;    // that they became
   int64_t tokens = 0;
+  LeftOutLines left_out;  // set with `whole`
 };
+
+// The setting that may change from "stop" to "skip": work done before has no bad line.
+inline constexpr const char* kOnBadLine = "--on-bad-line";
 
 struct PrepareState {
   // What must be the same for tokens to be the same: name and value of each option.
@@ -34,6 +39,7 @@ struct PrepareState {
 
   int64_t documents() const;
   int64_t tokens() const;
+  LeftOutLines left_out() const;
 };
 
 // Of an old state and what is asked for now.

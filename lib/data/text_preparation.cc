@@ -101,7 +101,10 @@ absl::StatusOr<FileFingerprint> TextPreparation::AddText(size_t index, const std
 }
 
 absl::StatusOr<FileFingerprint> TextPreparation::AddJsonl(size_t index, const std::string& path) {
-  TRAINCTL_ASSIGN_OR_RETURN(JsonlReader reader, JsonlReader::Open(path, {options_.text_field, ""}));
+  TRAINCTL_ASSIGN_OR_RETURN(JsonlReader reader,
+                            JsonlReader::Open(path, {.text_field = options_.text_field,
+                                                     .skip_bad_lines = options_.on_bad_line == "skip",
+                                                     .skip_setting = absl::StrCat(kOnBadLine, " skip")}));
   JsonlReader::Document document;
   while (true) {
     TRAINCTL_ASSIGN_OR_RETURN(const bool found, reader.Next(document));
@@ -121,6 +124,7 @@ absl::StatusOr<FileFingerprint> TextPreparation::AddJsonl(size_t index, const st
     }
     Report(reader.file());
   }
+  state_.sources[index].left_out = reader.left_out();
   return FileFingerprint{path, reader.file().bytes_read(), reader.file().xxh3()};
 }
 

@@ -27,18 +27,21 @@ class TokenizedDocuments : public DocumentStore {
     return status;
   }
 
-  absl::Status AddJsonl(const std::string& path, const JsonlFields& fields,
+  absl::Status AddJsonl(const std::string& path, const JsonlOptions& options,
                         const tokenizer::Tokenizer& tokenizer, const BytesReadFn& bytes_read) {
-    TRAINCTL_ASSIGN_OR_RETURN(JsonlReader reader, JsonlReader::Open(path, fields, bytes_read));
+    TRAINCTL_ASSIGN_OR_RETURN(JsonlReader reader, JsonlReader::Open(path, options, bytes_read));
     JsonlReader::Document document;
     while (true) {
       TRAINCTL_ASSIGN_OR_RETURN(const bool found, reader.Next(document));
-      if (!found) return absl::OkStatus();
+      if (!found) break;
       TRAINCTL_RETURN_IF_ERROR(Annotate(Add(document.prompt, document.text, tokenizer), path));
     }
+    left_out_.Add(reader.left_out());
+    return absl::OkStatus();
   }
 
   int64_t num_own_starts() const { return num_own_starts_; }
+  const LeftOutLines& left_out() const { return left_out_; }
 
   int64_t num_documents() const override { return static_cast<int64_t>(documents_.size()); }
 
@@ -82,20 +85,23 @@ class TokenizedDocuments : public DocumentStore {
   std::vector<int32_t> tokens_;
   std::vector<Document> documents_;
   int64_t num_own_starts_ = 0;
+  LeftOutLines left_out_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DocumentStore>> OpenTokenizedDocuments(
-    const std::vector<std::string>& files, SourceKind kind, const JsonlFields& fields,
-    const tokenizer::Tokenizer& tokenizer, const BytesReadFn& bytes_read, int64_t* own_starts) {
+    const std::vector<std::string>& files, SourceKind kind, const JsonlOptions& options,
+    const tokenizer::Tokenizer& tokenizer, const BytesReadFn& bytes_read, int64_t* own_starts,
+    LeftOutLines* left_out) {
   auto store = std::make_unique<TokenizedDocuments>();
   for (const std::string& file : files) {
     TRAINCTL_RETURN_IF_ERROR(kind == SourceKind::kText
                                  ? store->AddText(file, tokenizer, bytes_read)
-                                 : store->AddJsonl(file, fields, tokenizer, bytes_read));
+                                 : store->AddJsonl(file, options, tokenizer, bytes_read));
   }
   if (own_starts != nullptr) *own_starts += store->num_own_starts();
+  if (left_out != nullptr) left_out->Add(store->left_out());
   return store;
 }
 

@@ -2,6 +2,14 @@
 
 #include <c10/util/Exception.h>
 
+#include <optional>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/process_limits.h"
+#include "base/status.h"
+
 namespace trainctl::device {
 
 std::string ErrorText(const std::exception& error) {
@@ -11,6 +19,16 @@ std::string ErrorText(const std::exception& error) {
   if (const size_t stack = text.find("\nException raised from"); stack != std::string::npos)
     text.resize(stack);
   return text;
+}
+
+absl::Status StatusOf(const std::exception& error) {
+  if (std::optional<absl::Status> refused = RefusedResource(error)) return *std::move(refused);
+  const std::string text = ErrorText(error);
+  // LibTorch's allocator for the CPU: "DefaultCPUAllocator: can't allocate memory: you tried to allocate N
+  // bytes."
+  if (absl::StrContains(text, "can't allocate memory"))
+    return EnvironmentError(absl::StrCat(text, " (", LimitsText(), ")"));
+  return InternalError(text);
 }
 
 }  // namespace trainctl::device

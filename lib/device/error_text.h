@@ -4,9 +4,15 @@
 #include <exception>
 #include <string>
 
+#include "absl/status/status.h"
+
 namespace trainctl::device {
 
 // Without the stack that LibTorch appends to its messages.
 std::string ErrorText(const std::exception& error);
+
+// EnvironmentError if the system has refused memory or a thread, with the limits of the process; else
+// InternalError with ErrorText.
+absl::Status StatusOf(const std::exception& error);
 
 }  // namespace trainctl::device

@@ -25,7 +25,7 @@ void OnShowStack(int) {
 
 int ShowStackSignal() { return SIGRTMIN + 6; }
 
-std::vector<int> SignalsThatWorkersIgnore() { return {SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE}; }
+std::vector<int> SignalsThatWorkersIgnore() { return {SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE, SIGXFSZ}; }
 
 std::vector<int> SignalsThatWorkersBlock() { return {SIGTERM}; }
 

@@ -9,7 +9,7 @@ namespace trainctl::launcher {
 // the workers save and stop. So workers leave SIGINT, SIGHUP, SIGUSR1 and SIGUSR2 alone, and end at SIGTERM
 // only when their parent, the launcher, sends it. SIGPIPE is ignored too: Gloo writes to its peers' sockets
 // with writev, and a peer that is gone shall be an error that the worker reports as another's, not its own
-// death.
+// death. SIGXFSZ is ignored so that a file that reaches `ulimit -f` is an error with a name.
 void LeaveStoppingToLauncher();
 
 // The same while the program and its libraries load, which takes a while: what the launcher starts a worker

@@ -100,7 +100,7 @@ class Executor::Pass {
     try {
       Upload();
     } catch (const std::exception& error) {
-      return InternalError(device::ErrorText(error));
+      return device::StatusOf(error);
     }
     e_.slot_bucket_.assign(program_.parameter_slots.size(), -1);
     ends_.assign(program_.streams.size(), Stream::kNoEvent);
@@ -187,7 +187,7 @@ class Executor::Pass {
       try {
         e_.device_.CopyToPinned(e_.pinned_scalars_, e_.scalars_);
       } catch (const std::exception& error) {
-        return InternalError(device::ErrorText(error));
+        return device::StatusOf(error);
       }
       TRAINCTL_RETURN_IF_ERROR(e_.device_.Synchronize());
     }
@@ -313,7 +313,7 @@ class Executor::Pass {
     } catch (const nn::OperatorFailed& failed) {
       return failed.status;
     } catch (const std::exception& error) {
-      return InternalError(device::ErrorText(error));
+      return device::StatusOf(error);
     }
   }
 

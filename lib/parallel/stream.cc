@@ -17,7 +17,7 @@ absl::Status Guarded(const Work& work) {
   try {
     return work();
   } catch (const std::exception& error) {
-    return absl::InternalError(device::ErrorText(error));
+    return device::StatusOf(error);
   }
 }
 

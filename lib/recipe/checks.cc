@@ -215,6 +215,7 @@ class Checker {
     }
     CheckNames("data.train", data.train);
     CheckNames("data.eval", data.eval);
+    CheckKeepBest();
     size_t num_holdouts = 0;
     for (size_t i = 0; i < data.eval.size(); ++i) {
       if (data.eval[i].holdout <= 0) continue;
@@ -225,6 +226,27 @@ class Checker {
       Fail({"train.eval_every"}, absl::StrCat("train.eval_every = ", recipe_.train.eval_every,
                                               " but there is no [[data.eval]] to evaluate on"));
     }
+  }
+
+  // Of the sets of data/batch_source.h.
+  void CheckKeepBest() {
+    const std::string& wanted = recipe_.checkpoint.keep_best;
+    if (wanted.empty()) return;
+    std::vector<std::string> names;
+    bool has_holdout = false;
+    for (size_t i = 0; i < recipe_.data.eval.size(); ++i) {
+      const DataSource& set = recipe_.data.eval[i];
+      names.push_back(set.name.empty() ? absl::StrCat("data.eval[", i, "]") : set.name);
+      has_holdout |= set.holdout > 0;
+    }
+    const auto holds_out = [](const DataSource& source) { return source.holdout > 0; };
+    if (!has_holdout && std::any_of(recipe_.data.train.begin(), recipe_.data.train.end(), holds_out))
+      names.emplace_back("held-out");
+    if (std::count(names.begin(), names.end(), wanted) > 0) return;
+    Fail({"checkpoint.keep_best"},
+         absl::StrCat("checkpoint.keep_best = ", QuoteToml(wanted), ": there is no such evaluation set; ",
+                      names.empty() ? "the recipe has none (data.eval, data.train holdout)"
+                                    : absl::StrCat("the recipe has ", absl::StrJoin(names, ", "))));
   }
 
   void CheckNames(absl::string_view list, const std::vector<DataSource>& sources) {

@@ -50,6 +50,7 @@ struct DataConfig {
   int64_t seq_len = 2048;
   std::string packing = "auto";         // auto | documents | continuous | whole
   std::string long_documents = "skip";  // skip | cut: those of more than seq_len tokens, placed whole
+  std::string on_bad_line = "stop";     // stop | skip: lines of JSONL that cannot be read
   bool shuffle = true;
   std::vector<DataSource> train;
   std::vector<DataSource> eval;
@@ -136,6 +137,7 @@ struct CheckpointConfig {
   std::optional<absl::Duration> every;
   int64_t keep = 3;
   int64_t keep_every_steps = 0;  // 0 = off
+  std::string keep_best;         // the name of an evaluation set; empty = off
   bool at_end = true;
   bool async = false;
   std::string when_busy = "wait";  // "wait", "skip"

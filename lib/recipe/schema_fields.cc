@@ -290,6 +290,13 @@ void AddData(Builder& b) {
        [](Recipe & r, size_t) -> auto& { return r.data.long_documents; })
       .Choices({"skip", "cut"});
   b.Add(
+       "data.on_bad_line",
+       "What is done with a line of JSONL that is not a JSON object, or whose text or prompt is missing or "
+       "not a string: stop and name the line, or skip it. `launch` counts skipped lines and names the first "
+       "ten.",
+       [](Recipe & r, size_t) -> auto& { return r.data.on_bad_line; })
+      .Choices({"stop", "skip"});
+  b.Add(
       "data.shuffle", "Draw the documents in a random order that depends on run.seed alone.",
       [](Recipe & r, size_t) -> auto& { return r.data.shuffle; });
   AddSource(
@@ -890,6 +897,15 @@ void AddRest(Builder& b) {
       .OfKind(Kind::kCount)
       .Unit("steps")
       .Range(0, 1e12)
+      .Free();
+  b.Add(
+       "checkpoint.keep_best",
+       "Name of an evaluation set: the checkpoint with its lowest loss is kept, however old. Only steps that "
+       "are "
+       "evaluated count, so make `train.eval_every` a divisor of `every_steps`.",
+       [](Recipe & r, size_t) -> auto& { return r.checkpoint.keep_best; })
+      .OmitEmpty()
+      .Default("none")
       .Free();
   b.Add(
        "checkpoint.at_end",

@@ -36,6 +36,7 @@ absl::StatusOr<LoggedStep> ParseLogLine(absl::string_view line, LogKind kind, ab
         if (text.is_string()) logged.changed.push_back(text.get<std::string>());
       }
     }
+    if (kind == LogKind::kMetrics && name == "skipped") logged.skipped = value == true;
     if (value.is_object()) {
       logged.has_evaluation = logged.has_evaluation || (kind == LogKind::kMetrics && name == "eval");
       for (const auto& [inner, inner_value] : value.items()) {
@@ -105,6 +106,21 @@ absl::StatusOr<bool> LogReader::Next(LoggedStep& step) {
   }
   last_step_ = step.step;
   return true;
+}
+
+absl::StatusOr<Evaluations> ReadEvaluations(const std::string& metrics_path) {
+  constexpr absl::string_view kTag = "eval/";
+  TRAINCTL_ASSIGN_OR_RETURN(LogReader log, LogReader::Open(metrics_path, LogKind::kMetrics));
+  Evaluations losses;
+  LoggedStep line;
+  while (true) {
+    TRAINCTL_ASSIGN_OR_RETURN(const bool found, log.Next(line));
+    if (!found) return losses;
+    for (const Scalar& scalar : line.scalars) {
+      if (absl::StartsWith(scalar.tag, kTag))
+        losses[scalar.tag.substr(kTag.size())][line.step] = scalar.value;
+    }
+  }
 }
 
 bool HasEvaluation(const std::string& metrics_path, int64_t step) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct LoggedStep {
   std::vector<Scalar> scalars;
   std::vector<std::string> changed;  // "changed" of metrics.jsonl
   bool has_evaluation = false;       // metrics.jsonl has "eval", which may have no numbers
+  bool skipped = false;              // "skipped" of metrics.jsonl
 };
 
 enum class LogKind { kMetrics, kTimings };
@@ -55,6 +57,10 @@ class LogReader {
   int64_t line_number_ = 0;
   int64_t last_step_ = -1;
 };
+
+// The losses of metrics.jsonl, by evaluation set and step. BadDataError if it cannot be read.
+using Evaluations = std::map<std::string, std::map<int64_t, double>>;
+absl::StatusOr<Evaluations> ReadEvaluations(const std::string& metrics_path);
 
 // True if metrics.jsonl can be read up to the line of `step`, and that line has an evaluation.
 bool HasEvaluation(const std::string& metrics_path, int64_t step);

@@ -195,9 +195,8 @@ absl::Status RankSave::Commit() {
   if (options_.sync_logs) TRAINCTL_RETURN_IF_ERROR(options_.sync_logs());
   TRAINCTL_RETURN_IF_ERROR(
       writer_->Commit({counters_.step, StateJson(counters_, options_.description_json)}));
-  const absl::Status removed =
-      checkpoint::ApplyRetention(options_.root, options_.keep, options_.keep_every_steps, counters_.step,
-                                 /*ops=*/nullptr, options_.check_folder);
+  const absl::Status removed = checkpoint::ApplyRetention(options_.root, options_.retention, counters_.step,
+                                                          /*ops=*/nullptr, options_.check_folder);
   if (removed.ok() || absl::IsInvalidArgument(removed)) return removed;
   // The checkpoint is good; what should have gone takes room and no more.
   if (options_.warn) {

@@ -34,8 +34,7 @@ struct RunCounters {
 struct SaveOptions {
   std::string root;  // "<run>/checkpoints"
   std::string tag;   // of checkpoint::CheckpointWriter
-  int64_t keep = 3;
-  int64_t keep_every_steps = 0;
+  checkpoint::Retention retention;
   std::string description_json;  // layout, threads, build: for people and for the resume warning
   // Both on rank 0, by the thread that commits; may be empty. The first makes the run's logs durable
   // before the commit; the second hears what went wrong without harm to the checkpoint.

@@ -108,19 +108,19 @@ absl::Status WriteTokenizerConfig(const Codec& codec, const std::string& out_fol
   return WriteFileAtomic(path, config.dump(2) + "\n");
 }
 
-// The names and sizes of what is new in a folder that held `before`.
-absl::StatusOr<std::string> DescribeNewFiles(const std::string& folder,
-                                             const std::vector<std::string>& before) {
-  std::string text;
+// What is new in a folder that held `before`.
+absl::StatusOr<std::vector<ExportedFile>> NewFiles(const std::string& folder,
+                                                   const std::vector<std::string>& before) {
+  std::vector<ExportedFile> files;
   for (const std::string& name : FolderEntries(folder)) {
     if (std::find(before.begin(), before.end(), name) != before.end()) continue;
     TRAINCTL_ASSIGN_OR_RETURN(const int64_t bytes, FileBytes(absl::StrCat(folder, "/", name)));
-    absl::StrAppendFormat(&text, "  %-30s %10s\n", name, FormatBytes(bytes));
+    files.push_back({name, bytes});
   }
-  return text;
+  return files;
 }
 
-absl::StatusOr<std::string> Export(const InferenceDeps& deps, const std::string& out_folder, bool bf16) {
+absl::StatusOr<Exported> Export(const InferenceDeps& deps, const std::string& out_folder, bool bf16) {
   TRAINCTL_ASSIGN_OR_RETURN(const Codec codec, Codec::Open(deps));
   TRAINCTL_ASSIGN_OR_RETURN(const std::unique_ptr<BlockWeights> weights, BlockWeights::Open(deps));
   const DType dtype = bf16 ? DType::kBF16 : DType::kF32;
@@ -132,15 +132,14 @@ absl::StatusOr<std::string> Export(const InferenceDeps& deps, const std::string&
   TRAINCTL_RETURN_IF_ERROR(
       WriteFileAtomic(out_folder + "/config.json",
                       model::ToHuggingFaceConfig(weights->spec(), dtype, codec.special_tokens())));
-  TRAINCTL_ASSIGN_OR_RETURN(const std::string files, DescribeNewFiles(out_folder, before));
-  return absl::StrCat("Wrote ", deps.checkpoint_path, " as a model to ", out_folder, ", ",
-                      bf16 ? "bf16" : "fp32", ":\n", files,
-                      codec.is_bytes() ? "No tokenizer: its tokens are bytes\n" : "");
+  Exported exported{.is_bytes = codec.is_bytes()};
+  TRAINCTL_ASSIGN_OR_RETURN(exported.files, NewFiles(out_folder, before));
+  return exported;
 }
 
 }  // namespace
 
-absl::StatusOr<std::string> RunExport(const InferenceDeps& deps, const std::string& out_folder, bool bf16) {
+absl::StatusOr<Exported> RunExport(const InferenceDeps& deps, const std::string& out_folder, bool bf16) {
   return Guarded(deps, [&] { return Export(deps, out_folder, bf16); });
 }
 

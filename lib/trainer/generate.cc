@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +18,19 @@
 namespace trainctl::trainer {
 namespace {
 
+// The tokens to choose among: the fewest likely ones that together have at least top_p. Empty: all.
+std::vector<size_t> MostLikely(const std::vector<double>& weights, double sum, double top_p) {
+  if (top_p >= 1) return {};
+  std::vector<size_t> order(weights.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return weights[a] > weights[b]; });
+  double together = 0;
+  size_t count = 0;
+  while (count < order.size() && (count == 0 || together < top_p * sum)) together += weights[order[count++]];
+  order.resize(count);
+  return order;
+}
+
 int32_t Sample(const at::Tensor& logits, const GenerateOptions& options, int64_t position) {
   const float* values = logits.data_ptr<float>();
   const int64_t vocab = logits.numel();
@@ -28,10 +42,17 @@ int32_t Sample(const at::Tensor& logits, const GenerateOptions& options, int64_t
     weights[static_cast<size_t>(i)] = std::exp((values[i] - values[best]) / options.temperature);
     sum += weights[static_cast<size_t>(i)];
   }
+  const std::vector<size_t> likely = MostLikely(weights, sum, options.top_p);
+  if (!likely.empty()) {
+    sum = 0;
+    for (const size_t token : likely) sum += weights[token];
+  }
   double left = RandomUniform(options.seed, StreamOf("generate"), static_cast<uint64_t>(position)) * sum;
-  for (int64_t i = 0; i < vocab; ++i) {
-    left -= weights[static_cast<size_t>(i)];
-    if (left < 0) return static_cast<int32_t>(i);
+  const size_t count = likely.empty() ? weights.size() : likely.size();
+  for (size_t i = 0; i < count; ++i) {
+    const size_t token = likely.empty() ? i : likely[i];
+    left -= weights[token];
+    if (left < 0) return static_cast<int32_t>(token);
   }
   return static_cast<int32_t>(best);
 }
@@ -42,8 +63,8 @@ std::string NoteOfWindow(int64_t window) {
                       ContextReader::KeptOf(window));
 }
 
-absl::Status Generate(const InferenceDeps& deps, const GenerateOptions& options,
-                      const GenerateOutput& output) {
+absl::StatusOr<Generated> Generate(const InferenceDeps& deps, const GenerateOptions& options,
+                                   const GenerateOutput& output) {
   TRAINCTL_ASSIGN_OR_RETURN(const Codec codec, Codec::Open(deps));
   TRAINCTL_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, codec.Encode(options.prompt));
   TRAINCTL_ASSIGN_OR_RETURN(const std::unique_ptr<BlockWeights> weights, BlockWeights::Open(deps));
@@ -59,22 +80,26 @@ absl::Status Generate(const InferenceDeps& deps, const GenerateOptions& options,
   tokenizer::TextStream text([&](absl::Span<const int32_t> ids) { return codec.Decode(ids); });
   TRAINCTL_RETURN_IF_ERROR(text.Begin(tokens));
   TRAINCTL_RETURN_IF_ERROR(output.write(options.prompt));
-  for (int64_t i = 0; i < options.max_tokens; ++i) {
+  Generated generated;
+  while (generated.tokens < options.max_tokens) {
     TRAINCTL_ASSIGN_OR_RETURN(const at::Tensor logits, reader.Read(tokens));
-    const int32_t next = Sample(logits, options, i);
-    if (codec.Ends(next)) break;
+    const int32_t next = Sample(logits, options, generated.tokens);
+    generated.ended = codec.Ends(next);
+    if (generated.ended) break;
+    ++generated.tokens;
     tokens.push_back(next);
     TRAINCTL_ASSIGN_OR_RETURN(const std::string known, text.Add(next));
     TRAINCTL_RETURN_IF_ERROR(output.write(known));
   }
   TRAINCTL_ASSIGN_OR_RETURN(const std::string rest, text.End());
-  return output.write(rest);
+  TRAINCTL_RETURN_IF_ERROR(output.write(rest));
+  return generated;
 }
 
 }  // namespace
 
-absl::Status RunGenerate(const InferenceDeps& deps, const GenerateOptions& options,
-                         const GenerateOutput& output) {
+absl::StatusOr<Generated> RunGenerate(const InferenceDeps& deps, const GenerateOptions& options,
+                                      const GenerateOutput& output) {
   return Guarded(deps, [&] { return Generate(deps, options, output); });
 }
 

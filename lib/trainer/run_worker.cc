@@ -103,6 +103,10 @@ uint64_t JoinHash(double low, double high) {
 
 constexpr char kNoTargetsCause[] = "data without completions, or prompts that fill data.seq_len";
 
+absl::Status WithMore(const absl::Status& status, absl::string_view more) {
+  return absl::Status(status.code(), absl::StrCat(status.message(), more));
+}
+
 std::string LossText(const std::optional<double>& loss) {
   return loss.has_value() ? absl::StrFormat("%.4f", *loss) : "-";
 }
@@ -240,6 +244,7 @@ class Trainer {
         if (!changed.empty()) Say("note: " + changed);
       }
       saved_step_ = counters_.step;
+      data_checked_step_ = counters_.step;
     } else {
       TRAINCTL_RETURN_IF_ERROR(Begin());
     }
@@ -275,6 +280,11 @@ class Trainer {
     TRAINCTL_ASSIGN_OR_RETURN(auto log, telemetry::RunLog::Open(events, recipe_.metrics.tensorboard,
                                                                 saved_step_, unlogged_.has_value()));
     log_ = std::make_unique<telemetry::RunLog>(std::move(log));
+    if (saved_step_ > 0 && !recipe_.checkpoint.keep_best.empty()) {
+      TRAINCTL_ASSIGN_OR_RETURN(telemetry::Evaluations evaluations,
+                                telemetry::ReadEvaluations(d_.metrics_path));
+      losses_ = std::move(evaluations[recipe_.checkpoint.keep_best]);
+    }
     // Changes that hold from the next step on are not part of the unlogged one.
     std::vector<telemetry::RunChange> changes;
     for (const telemetry::RunChange& change : d_.changes) {
@@ -314,9 +324,11 @@ class Trainer {
     bool stop = false;
     while (counters_.step < recipe_.train.steps && !stop) {
       TRAINCTL_RETURN_IF_ERROR(TrainStep());
+      ReadNextBatch();
       TRAINCTL_ASSIGN_OR_RETURN(const Agreement agreed, Agree());
       const double step_seconds = absl::ToDoubleSeconds(d_.clock->Monotonic() - step_begin_);
       TRAINCTL_RETURN_IF_ERROR(FinishStep(agreed, step_seconds));
+      if (agreed.lacks_data) return EndForWantOfData();
       stop = agreed.stop || stop_asked_;
     }
     if (saved_step_ != counters_.step && recipe_.checkpoint.at_end)
@@ -382,19 +394,27 @@ class Trainer {
     return source.Get(step, {plan_.layout.mesh.data_index(d_.rank) * per_rank, per_rank});
   }
 
+  // Reads this rank's part of the next batch. The ranks agree after that, so a rank that cannot read it does
+  // not cost the steps that were done.
+  void ReadNextBatch() {
+    if (IsLastStep()) return;
+    const absl::Duration begin = d_.clock->Monotonic();
+    ReportPhase("data");
+    batch_ = batch_ahead_.valid() ? batch_ahead_.get() : LocalBatch(*data_.train, counters_.step);
+    ReportPhase("step");
+    phases_.front().second += absl::ToDoubleSeconds(d_.clock->Monotonic() - begin);
+  }
+
   // While a device computes a step the host reads the next one's batch. On the CPU that would take a core
   // from it.
-  absl::StatusOr<data::Batch> TrainBatch(int64_t step) {
-    absl::StatusOr<data::Batch> batch =
-        next_batch_.valid() ? next_batch_.get() : LocalBatch(*data_.train, step);
-    if (device_.is_cpu() || step + 1 >= recipe_.train.steps) return batch;
+  void ReadAhead() {
+    const int64_t next = counters_.step + 1;
+    if (device_.is_cpu() || next >= recipe_.train.steps) return;
     try {
-      next_batch_ =
-          std::async(std::launch::async, [this, step] { return LocalBatch(*data_.train, step + 1); });
+      batch_ahead_ = std::async(std::launch::async, [this, next] { return LocalBatch(*data_.train, next); });
     } catch (const std::system_error&) {
       // No thread can be had: it is read when its turn comes.
     }
-    return batch;
   }
 
   std::vector<nn::TokenView> Views(const data::Batch& batch) const {
@@ -450,7 +470,9 @@ class Trainer {
     const int64_t step = counters_.step;
     const int64_t peak_bytes = device_.memory().peak;
     d_.control->Report({step + 1, "data", peak_bytes});
-    TRAINCTL_ASSIGN_OR_RETURN(const data::Batch batch, TrainBatch(step));
+    if (!batch_.has_value()) batch_ = LocalBatch(*data_.train, step);
+    TRAINCTL_ASSIGN_OR_RETURN(const data::Batch batch, *std::exchange(batch_, std::nullopt));
+    ReadAhead();
     const double data_seconds = absl::ToDoubleSeconds(d_.clock->Monotonic() - step_begin_);
     d_.control->Report({step + 1, "step", peak_bytes});
 
@@ -582,6 +604,7 @@ class Trainer {
     bool stop = false;
     SaveKind save = SaveKind::kNone;
     uint64_t batch_hash = 0;
+    bool lacks_data = false;  // a rank could not read the next batch
   };
   absl::StatusOr<Agreement> Agree() {
     const Directive directive = d_.control->Poll();
@@ -599,6 +622,7 @@ class Trainer {
                       vote(own_save.busy),
                       vote(own_save.failed),
                       vote(first_rank() && directive.saves_asked > saves_made_),
+                      vote(batch_.has_value() && !batch_->ok()),
                       counts_batch ? hash_low_ : 0,
                       counts_batch ? hash_high_ : 0};
     TRAINCTL_RETURN_IF_ERROR(executor_->CountVotes(votes));
@@ -607,8 +631,17 @@ class Trainer {
     const bool due = votes[1] > 0 || (c.every_steps.has_value() && counters_.step % *c.every_steps == 0);
     saves_made_ = directive.saves_asked;
     TRAINCTL_RETURN_IF_ERROR(AdvanceSave(own_save, votes[2] > 0, votes[3] > 0));
-    const SaveKind save = votes[4] > 0 ? SaveKind::kWanted : due ? SaveKind::kDue : SaveKind::kNone;
-    return Agreement{stop, save, JoinHash(votes[5], votes[6])};
+    const bool lacks_data = votes[5] > 0;
+    const bool wanted = votes[4] > 0 || lacks_data;
+    const SaveKind save = wanted ? SaveKind::kWanted : due ? SaveKind::kDue : SaveKind::kNone;
+    return Agreement{stop, save, JoinHash(votes[6], votes[7]), lacks_data};
+  }
+
+  // The steps done are saved.
+  absl::Status EndForWantOfData() {
+    const std::string checkpoint = LastCheckpoint();
+    if (batch_->ok()) return WorkerError("another rank could not read the data of the next step");
+    return WithMore(batch_->status(), absl::StrCat("; ", checkpoint));
   }
 
   // This rank's part of the save under way.
@@ -668,6 +701,7 @@ class Trainer {
       if (losses.has_value()) {
         record.eval = *losses;
         counters_.unlogged_json.clear();
+        NoteLoss(*losses);
       }
       TRAINCTL_RETURN_IF_ERROR(LogStep(record, evaluates));
       if (stop_asked_) {
@@ -681,6 +715,12 @@ class Trainer {
                        " was done; a resumed run begins with it"));
     }
     return absl::OkStatus();
+  }
+
+  // For checkpoint.keep_best.
+  void NoteLoss(const Losses& losses) {
+    const auto loss = losses.find(recipe_.checkpoint.keep_best);
+    if (loss != losses.end() && loss->second.has_value()) losses_[counters_.step] = *loss->second;
   }
 
   telemetry::StepRecord RecordOfStep(uint64_t batch_hash) const {
@@ -800,7 +840,10 @@ class Trainer {
     d_.control->Report({.step = -1, .phase = "evaluate"});
     TRAINCTL_ASSIGN_OR_RETURN(const std::optional<Losses> losses, Evaluate());
     if (!first_rank()) return absl::OkStatus();
-    if (losses.has_value()) unlogged_->eval = *losses;
+    if (losses.has_value()) {
+      unlogged_->eval = *losses;
+      NoteLoss(*losses);
+    }
     TRAINCTL_RETURN_IF_ERROR(log_->Append(*unlogged_, NowSeconds()));
     log_->NoteChanges(later_changes_);
     if (losses.has_value()) Say(absl::StrCat("after step ", unlogged_->step, ":", LossesText(*losses)));
@@ -820,12 +863,17 @@ class Trainer {
       return absl::OkStatus();
     }
     TRAINCTL_RETURN_IF_ERROR(CheckData());
+    return WriteCheckpoint(kind);
+  }
+
+  absl::Status WriteCheckpoint(SaveKind kind) {
     ReportPhase("save");
     fault_.Reach("save");
     SaveOptions options{.root = d_.checkpoints_path,
                         .tag = d_.save_tag,
-                        .keep = recipe_.checkpoint.keep,
-                        .keep_every_steps = recipe_.checkpoint.keep_every_steps,
+                        .retention = {.keep = recipe_.checkpoint.keep,
+                                      .keep_every_steps = recipe_.checkpoint.keep_every_steps,
+                                      .losses = losses_},
                         .description_json = Description()};
     options.sync_logs = [this] { return log_->Sync(); };
     options.check_folder = d_.check_run_folder;
@@ -920,9 +968,28 @@ class Trainer {
     return absl::OkStatus();
   }
 
-  // Before what was computed from them is saved or told. Rank 0 alone: all ranks read the same files, and a
-  // shared file system shall not be asked for each by each. Its exit code 6 ends the others.
+  // Ends the run if a data file has changed. The steps done are saved first: whoever restores the file should
+  // not lose them, and the message says which steps may have read the changed bytes. All ranks call this.
   absl::Status CheckData() {
+    const absl::Status changed = FindChangedData();
+    double votes = changed.ok() ? 0 : 1;
+    TRAINCTL_RETURN_IF_ERROR(world_->AllReduceScalars("data", absl::MakeSpan(&votes, 1)));
+    if (votes == 0) {
+      data_checked_step_ = counters_.step;
+      return absl::OkStatus();
+    }
+    if (counters_.step > std::max<int64_t>(saved_step_, 0)) {
+      TRAINCTL_RETURN_IF_ERROR(WriteCheckpoint(SaveKind::kWanted));
+    }
+    TRAINCTL_RETURN_IF_ERROR(FinishSaving());
+    if (changed.ok()) return WorkerError("rank 0 found that a data file has changed");
+    if (saved_step_ <= data_checked_step_) return changed;
+    return WithMore(changed, absl::StrCat("; step ", saved_step_, " is saved, and the steps from ",
+                                          data_checked_step_ + 1, " on may have read the changed bytes"));
+  }
+
+  // Rank 0 alone: all ranks read the same files, and a shared file system should not be asked by each.
+  absl::Status FindChangedData() {
     if (!data_stamps_.has_value()) return absl::OkStatus();
     TRAINCTL_ASSIGN_OR_RETURN(const std::vector<std::string> touched, data_stamps_->CheckUnchanged());
     for (const std::string& file : touched) {
@@ -955,7 +1022,8 @@ class Trainer {
   parallel::Groups groups_;
   std::optional<data::FileStamps> data_stamps_;  // of rank 0, from before they were opened
   data::DataSets data_;
-  std::future<absl::StatusOr<data::Batch>> next_batch_;  // of the step after the one under way
+  std::optional<absl::StatusOr<data::Batch>> batch_;      // this rank's part of the next step's batch
+  std::future<absl::StatusOr<data::Batch>> batch_ahead_;  // the same, while a device computes the step before
   std::unique_ptr<parallel::ShardedState> state_;
   std::unique_ptr<parallel::Executor> executor_;
   std::unique_ptr<telemetry::RunLog> log_;
@@ -972,6 +1040,8 @@ class Trainer {
   bool stop_asked_ = false;            // by a person or a signal; all ranks agree
   bool evaluation_left_ = false;       // the step is saved, and a resumed run evaluates it
   int64_t skipped_in_a_row_ = 0;       // updates that were not finite, since the last update of this start
+  std::map<int64_t, double> losses_;   // on rank 0, by step: those of checkpoint.keep_best
+  int64_t data_checked_step_ = 0;      // the last step after which the data files were those of the start
   int64_t steps_without_targets_ = 0;  // in a row
   std::set<std::string> sets_without_targets_;  // evaluation sets that a warning has named
   std::optional<telemetry::StepRecord>
@@ -1013,11 +1083,14 @@ std::atomic<const WorkerDeps*> g_running = nullptr;
 // to the launcher, then ends the process.
 [[noreturn]] void TellWhyItEnds() {
   std::string why = "a thread ended the process without a reason";
+  ExitCode code = ExitCode::kWorkerFailed;
   if (const std::exception_ptr current = std::current_exception(); current != nullptr) {
     try {
       std::rethrow_exception(current);
     } catch (const std::exception& error) {
-      why = device::ErrorText(error);
+      const absl::Status status = device::StatusOf(error);
+      why = std::string(status.message());
+      if (ExitCodeFor(status) == ExitCode::kEnvironment) code = ExitCode::kEnvironment;
     } catch (...) {
       why = "a thread ended the process with an exception of an unknown type";
     }
@@ -1026,9 +1099,9 @@ std::atomic<const WorkerDeps*> g_running = nullptr;
   std::fprintf(stderr, "%s\n", why.c_str());
   if (deps != nullptr) {
     // A collective that takes too long is usually the fault of a peer.
-    deps->control->Fail({.rank = deps->rank, .message = why, .peer_failed = true});
+    deps->control->Fail({.rank = deps->rank, .message = why, .peer_failed = code == ExitCode::kWorkerFailed});
   }
-  std::_Exit(static_cast<int>(ExitCode::kWorkerFailed));
+  std::_Exit(static_cast<int>(code));
 }
 
 // Reports uncaught exceptions to the launcher as long as it exists.
@@ -1057,7 +1130,7 @@ absl::StatusOr<RunOutcome> RunAndTell(const WorkerDeps& deps, const device::Devi
   try {
     return Told(deps, trainer.Run());
   } catch (const std::exception& error) {
-    return Told(deps, InternalError(absl::StrCat("rank ", deps.rank, ": ", device::ErrorText(error))));
+    return Told(deps, Annotate(device::StatusOf(error), absl::StrCat("rank ", deps.rank)));
   }
 }
 
@@ -1079,7 +1152,7 @@ absl::StatusOr<RunOutcome> RunWorker(const WorkerDeps& deps) {
     (*device)->UseNewStream();
     return RunAndTell(deps, **device, std::move(plan));
   } catch (const std::exception& error) {
-    return Told(deps, InternalError(absl::StrCat("rank ", deps.rank, ": ", device::ErrorText(error))));
+    return Told(deps, Annotate(device::StatusOf(error), absl::StrCat("rank ", deps.rank)));
   }
 }
 

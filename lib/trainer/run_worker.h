@@ -73,7 +73,13 @@ struct GenerateOptions {
   std::string prompt;
   int64_t max_tokens = 200;
   double temperature = 0.8;  // 0: the most likely token
+  double top_p =
+      1;  // sample among the fewest most likely tokens that have this probability together; 1: among all
   uint64_t seed = 0;
+};
+struct Generated {
+  int64_t tokens = 0;  // new ones, without the end of text
+  bool ended = false;  // by an end of text, not by max_tokens
 };
 struct GenerateOutput {
   // The prompt, then the text as it comes, in whole characters of UTF-8 and often empty. An error ends it.
@@ -82,15 +88,23 @@ struct GenerateOutput {
 };
 // One process. Ends after max_tokens, or where the model or the tokenizer ends a text. The model sees at most
 // max_position tokens: when they are full, the older half leaves and the others are read anew.
-absl::Status RunGenerate(const InferenceDeps& deps, const GenerateOptions& options,
-                         const GenerateOutput& output);
+absl::StatusOr<Generated> RunGenerate(const InferenceDeps& deps, const GenerateOptions& options,
+                                      const GenerateOutput& output);
 
 // One process. Held-out loss per evaluation set, as JSON ("trainctl.eval.v1").
 absl::StatusOr<std::string> RunEval(const InferenceDeps& deps);
 
+struct ExportedFile {
+  std::string name;
+  int64_t bytes = 0;
+};
+struct Exported {
+  std::vector<ExportedFile> files;  // those that were written, by name
+  bool is_bytes = false;            // the model reads bytes, so there is no tokenizer
+};
 // One process. Writes a Hugging Face folder with the checkpoint's weights, in fp32 or bf16, and with what the
-// run keeps of the folder that the model came from. A text that lists the files.
-absl::StatusOr<std::string> RunExport(const InferenceDeps& deps, const std::string& out_folder, bool bf16);
+// run keeps of the folder that the model came from.
+absl::StatusOr<Exported> RunExport(const InferenceDeps& deps, const std::string& out_folder, bool bf16);
 
 // One process. Every operator on device `ordinal` of a plugin and on the CPU, a line of JSON each on stdout.
 // 0: all agree, 1: not. EnvironmentError: the device cannot be used. WorkerError: a kernel ended it.

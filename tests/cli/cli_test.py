@@ -818,6 +818,29 @@ def data_that_is_overwritten_ends_a_run(c):
 
 
 @case
+def a_limit_of_the_system_is_named(c):
+    for limit, said in (("-v 700000", "ulimit -v: 683.59 MiB"), ("-f 100", "ulimit -f: 100.00 KiB")):
+        name = "run" + limit[1]
+        result = subprocess.run(["bash", "-c", 'ulimit %s; exec "$0" launch recipe.toml --run-dir %s' % (limit, name), TRAINCTL],
+                                cwd=c.dir, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        c.expect(result, 5, said)
+        if "restarting" in result.stdout:
+            c.fail("a start that must fail again is repeated:\n" + result.stdout)
+
+
+@case
+def a_launch_that_failed_before_its_first_step_does_not_block_its_folder(c):
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--set", "launch.max_restarts=0",
+                   env={"TRAINCTL_FAULT": "startup:1:worker:0"}), 4)
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--dry-run"), 0)
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--set", "optimizer.lr=1e-4", "--stop-after", "1"), 75,
+             "the last launch in this folder failed before its first step")
+    if not os.path.exists(c.dir + "/run/journal.jsonl.set-aside-1"):
+        c.fail("the journal of the first launch is gone")
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run"), 2, "already holds a run")
+
+
+@case
 def data_that_changes_ends_a_run_at_its_restart(c):
     # No checkpoint before the restart: it would look at the data first.
     launch, workers = launched_until_step(c, 1, "launch", "recipe.toml", "--run-dir", "run", "--set", "train.steps=100000",
@@ -1067,7 +1090,12 @@ def exported_weights_and_a_loss_that_is_not_finite(c):
 
 @case
 def a_checkpoint_is_chosen_by_its_step(c):
-    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--set", "train.steps=6", "--set", "train.eval_every=2"), 0)
+    # A LibTorch in LD_LIBRARY_PATH is not the worker's: these would not even load.
+    os.mkdir(c.dir + "/other")
+    for name in ("libtorch_cpu.so", "libc10.so"):
+        open("%s/other/%s" % (c.dir, name), "w").close()
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--set", "train.steps=6", "--set", "train.eval_every=2",
+                   env={"LD_LIBRARY_PATH": c.dir + "/other"}), 0)
     losses = {line["step"]: line["eval"]["held-out"] for line in metrics_of(c, "run") if line.get("eval")}
     steps = [int(name[5:]) for name in sorted(os.listdir(c.dir + "/run/checkpoints"))]
     best = min(steps, key=losses.get)

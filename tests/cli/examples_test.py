@@ -19,8 +19,8 @@ FAILURES = []
 # Typed wrong on purpose, to show what is said of it.
 MISTAKES = {"train.precison"}
 # Verbs whose example needs a run or minutes (most are in check/readme), a table, or a published tokenizer.
-NOT_RUN = {"resume", "status", "logs", "events", "save", "stop", "checkpoint", "export", "trace", "generate", "eval", "calibrate",
-           "doctor", "score", "tokenizer decode"}
+NOT_RUN = {"resume", "status", "logs", "events", "save", "stop", "checkpoint", "export", "report", "trace", "generate", "eval",
+           "calibrate", "doctor", "score", "tokenizer decode"}
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.M | re.S)
 
 

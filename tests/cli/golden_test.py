@@ -45,6 +45,7 @@ threads_per_worker = 1
 CASES = {
     "table_new": (0, ["new", "--list"]),
     "table_runs": (0, ["runs"]),
+    "table_report": (0, ["report", "runs/done"]),
     "table_checkpoints": (0, ["checkpoint", "ls", "runs/done"]),
     "text_new": (0, ["new", "--out", "-"]),
     "text_explain_field": (0, ["recipe", "explain", "parallel.cp"]),

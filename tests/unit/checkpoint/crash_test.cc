@@ -224,7 +224,7 @@ class CrashTest {
   void Retain(int64_t keep) {
     pending_ = acknowledged_;
     const size_t begin = ops_.calls().size();
-    ASSERT_TRUE(ApplyRetention(root_, keep, 0, acknowledged_.step, &ops_).ok());
+    ASSERT_TRUE(ApplyRetention(root_, {keep, 0}, acknowledged_.step, &ops_).ok());
     CrashInside(begin);
   }
   void CrashAtTheEnd() {

@@ -154,7 +154,7 @@ TEST(CheckpointDamage, ANewerFormatIsRefusedAndNotPassedOver) {
   EXPECT_EQ(ExitCodeFor(found.status()), ExitCode::kEnvironment);
   EXPECT_THAT(std::string(found.status().message()),
               HasSubstr("format trainctl.checkpoint.v3, newer than trainctl.checkpoint.v2"));
-  EXPECT_TRUE(ApplyRetention(folder.path(), 1, 0).ok());
+  EXPECT_TRUE(ApplyRetention(folder.path(), {1, 0}).ok());
   EXPECT_EQ(ListCheckpoints(folder.path())->size(), 2u) << "retention removed what it cannot judge";
 }
 
@@ -238,7 +238,7 @@ TEST_F(FallBack, ForeignNamesAreNotCheckpoints) {
   }
   WriteOrDie(folder_.path() + "/step-00000040", "a file");
   EXPECT_EQ(ListCheckpoints(folder_.path())->size(), 3u);
-  ASSERT_TRUE(ApplyRetention(folder_.path(), 1, 0).ok());
+  ASSERT_TRUE(ApplyRetention(folder_.path(), {1, 0}).ok());
   EXPECT_TRUE(PathExists(folder_.path() + "/notes"));
 }
 
@@ -252,29 +252,43 @@ std::vector<int64_t> StepsIn(const std::string& root) {
 TEST_F(FallBack, RetentionKeepsTheNewestAndTheMultiples) {
   ASSERT_TRUE(Save(folder_.path(), 40, TwoRanks(), 1).ok());
   ASSERT_TRUE(MakeDirs(folder_.path() + "/.tmp-step-00000050").ok());
-  ASSERT_TRUE(ApplyRetention(folder_.path(), 2, 0, 40).ok());
+  ASSERT_TRUE(ApplyRetention(folder_.path(), {2, 0}, 40).ok());
   EXPECT_THAT(StepsIn(folder_.path()), ElementsAre(30, 40));
   EXPECT_FALSE(PathExists(folder_.path() + "/.tmp-step-00000050"));
   ASSERT_TRUE(Save(folder_.path(), 50, TwoRanks(), 1).ok());
-  ASSERT_TRUE(ApplyRetention(folder_.path(), 1, 30, 50).ok());
+  ASSERT_TRUE(ApplyRetention(folder_.path(), {1, 30}, 50).ok());
   EXPECT_THAT(StepsIn(folder_.path()), ElementsAre(30, 50));
-  EXPECT_EQ(ExitCodeFor(ApplyRetention(folder_.path(), 0, 0)), ExitCode::kUsage);
+  EXPECT_EQ(ExitCodeFor(ApplyRetention(folder_.path(), {0, 0})), ExitCode::kUsage);
+}
+
+TEST_F(FallBack, RetentionKeepsTheOneWithTheLowestLoss) {
+  ASSERT_TRUE(Save(folder_.path(), 40, TwoRanks(), 1).ok());
+  // 15 is no longer there, and 40 is not evaluated yet.
+  ASSERT_TRUE(ApplyRetention(folder_.path(),
+                             {.keep = 1, .losses = {{10, 2.5}, {15, 1.0}, {20, 2.25}, {30, 2.25}}}, 40)
+                  .ok());
+  EXPECT_THAT(StepsIn(folder_.path()), ElementsAre(20, 40));
+  ASSERT_TRUE(Save(folder_.path(), 50, TwoRanks(), 1).ok());
+  ASSERT_TRUE(
+      ApplyRetention(folder_.path(), {.keep = 1, .losses = {{20, 2.25}, {30, 2.25}, {40, std::nan("")}}}, 50)
+          .ok());
+  EXPECT_THAT(StepsIn(folder_.path()), ElementsAre(20, 50));
 }
 
 TEST_F(FallBack, RetentionNeverRemovesTheNewestGoodOne) {
   std::string contents = ReadOrDie(newest_ + "/rank-00000.safetensors");
   contents.back() ^= 1;  // opens well; only reading it tells
   WriteOrDie(newest_ + "/rank-00000.safetensors", contents);
-  ASSERT_TRUE(ApplyRetention(folder_.path(), 1, 0).ok());
+  ASSERT_TRUE(ApplyRetention(folder_.path(), {1, 0}).ok());
   EXPECT_THAT(StepsIn(folder_.path()), ElementsAre(20, 30));
   EXPECT_EQ(FindNewestGood(folder_.path(), nullptr)->step, 20);
   // After going on from 20, a save at 25 makes 20 unneeded; 30 is still ahead and damaged.
   ASSERT_TRUE(Save(folder_.path(), 25, TwoRanks(), 1).ok());
-  ASSERT_TRUE(ApplyRetention(folder_.path(), 1, 0, 25).ok());
+  ASSERT_TRUE(ApplyRetention(folder_.path(), {1, 0}, 25).ok());
   EXPECT_THAT(StepsIn(folder_.path()), ElementsAre(25, 30));
   ASSERT_TRUE(Save(folder_.path(), 30, TwoRanks(), 31).ok());
   EXPECT_EQ(FindNewestGood(folder_.path(), nullptr)->step, 30);
-  ASSERT_TRUE(ApplyRetention(folder_.path(), 1, 0, 30).ok());
+  ASSERT_TRUE(ApplyRetention(folder_.path(), {1, 0}, 30).ok());
   EXPECT_THAT(StepsIn(folder_.path()), ElementsAre(30));
 }
 

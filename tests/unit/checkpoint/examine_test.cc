@@ -198,7 +198,7 @@ TEST_F(ExamineTest, WeightsThatAreNotFiniteAreNamedAndNeverGood) {
 
 TEST_F(ExamineTest, RetentionKeepsTheGoodOneBeforeOneThatIsNotFinite) {
   ASSERT_TRUE(SaveWith(root_, 12, "norm.weight", 0, std::nanf("")).ok());
-  ASSERT_TRUE(ApplyRetention(root_, 1, 0).ok());
+  ASSERT_TRUE(ApplyRetention(root_, {1, 0}).ok());
   EXPECT_TRUE(PathExists(newest_));
   EXPECT_FALSE(PathExists(StepPath(root_, 4)));
 }
@@ -207,7 +207,7 @@ TEST_F(ExamineTest, ALinkIsNeverFollowedToBeRemoved) {
   const std::string elsewhere = folder_.path() + "/elsewhere";
   ASSERT_TRUE(Save(elsewhere, 2, TwoRanks(), 2).ok());
   ASSERT_EQ(::symlink(StepPath(elsewhere, 2).c_str(), StepPath(root_, 2).c_str()), 0);
-  ASSERT_TRUE(ApplyRetention(root_, 1, 0, 8).ok());
+  ASSERT_TRUE(ApplyRetention(root_, {1, 0}, 8).ok());
   ASSERT_TRUE(Save(root_, 2, TwoRanks(), 3).ok());  // takes its place
   EXPECT_EQ(Examine({StepPath(root_, 2), 2, 0}, Depth::kEveryByte).condition, Condition::kGood);
   EXPECT_EQ(Examine({StepPath(elsewhere, 2), 2, 0}, Depth::kEveryByte).condition, Condition::kGood);

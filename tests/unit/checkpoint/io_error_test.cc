@@ -88,7 +88,7 @@ TEST(CheckpointIoErrors, AnyCallThatFailsIsReportedAndHarmsNothing) {
         EXPECT_THAT(std::string(status.message()), HasSubstr(std::strerror(error_number)));
         ASSERT_TRUE(Save(folder.path(), 2, TwoRanks(), 4).ok());
         ExpectContents(*CheckpointReader::Open(StepPath(folder.path(), 2)), TwoRanksWhole(), 4);
-        ASSERT_TRUE(ApplyRetention(folder.path(), 1, 0, 2).ok());
+        ASSERT_TRUE(ApplyRetention(folder.path(), {1, 0}, 2).ok());
         EXPECT_EQ(ListCheckpoints(folder.path())->size(), 1u);
       }
     }
@@ -111,11 +111,11 @@ TEST(CheckpointIoErrors, AFolderThatStaysKeepsNoOther) {
   for (int64_t step : {10, 20, 30, 40}) ASSERT_TRUE(Save(folder.path(), step, TwoRanks(), 1).ok());
   StayingFolder ops;
   for (int again = 0; again < 2; ++again) {
-    const absl::Status status = ApplyRetention(folder.path(), 2, 0, 40, &ops);
+    const absl::Status status = ApplyRetention(folder.path(), {2, 0}, 40, &ops);
     EXPECT_NE(std::string(status.message()).find("step-00000020"), std::string::npos) << status;
     EXPECT_EQ(ListCheckpoints(folder.path())->size(), 2u);
   }
-  EXPECT_TRUE(ApplyRetention(folder.path(), 2, 0, 40).ok()) << "it could be removed at last";
+  EXPECT_TRUE(ApplyRetention(folder.path(), {2, 0}, 40).ok()) << "it could be removed at last";
   EXPECT_FALSE(PathExists(folder.path() + "/.tmp-removed-step-00000020"));
 }
 

@@ -90,7 +90,7 @@ TEST(RevokedRetention, RemovesNothingMore) {
   const auto may_remove = [&] {
     return ++num_asked == 1 ? absl::OkStatus() : absl::UnavailableError("taken over");
   };
-  EXPECT_EQ(ApplyRetention(folder.path(), 1, 0, 4, nullptr, may_remove).message(), "taken over");
+  EXPECT_EQ(ApplyRetention(folder.path(), {1, 0}, 4, nullptr, may_remove).message(), "taken over");
   EXPECT_EQ(ListCheckpoints(folder.path())->size(), 3u);
 }
 

@@ -332,6 +332,48 @@ TEST_F(PrepareKillTest, BadInputBehindACommitCostsOnlyItsFile) {
   EXPECT_TRUE(files == Undisturbed(Options(false)));
 }
 
+TEST_F(PrepareKillTest, ABadLineBehindACommitCanBeSkippedWithoutDoingTheRestAgain) {
+  Write("c.jsonl", Lines(150) + "rubbish\n" + Lines(9));
+  const absl::Status status = Prepare(Options(false)).status();
+  EXPECT_THAT(status.message(), HasSubstr("c.jsonl:152:1: not valid JSON; --on-bad-line skip leaves such"));
+  PrepareOptions skips = Options(false);
+  skips.on_bad_line = "skip";
+  notes_.clear();
+  const auto dataset = Prepare(skips);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_THAT(notes_, testing::ElementsAre(testing::StartsWith("goes on behind")));
+  EXPECT_EQ(dataset->left_out.count, 1);
+  const auto files = Files();
+  fs::remove_all(Path("out"));
+  EXPECT_TRUE(files == Undisturbed(skips));
+
+  // Not the other way round: what was left out would have stopped it.
+  ASSERT_TRUE(KillAt(skips, "sealed", 1));
+  notes_.clear();
+  EXPECT_THAT(Prepare(Options(false)).status().message(), HasSubstr("c.jsonl:152:1"));
+  EXPECT_THAT(notes_, testing::ElementsAre("begins anew: --on-bad-line was skip and is stop"));
+}
+
+TEST_F(PrepareKillTest, LinesLeftOutBeforeAKillAreStillCounted) {
+  Write("b.jsonl", "rubbish\n" + Lines(60) + "[]\n" + Lines(60));
+  Write("c.jsonl", Lines(150) + "7\n");
+  PrepareOptions options = Options(true);
+  options.on_bad_line = "skip";
+  const auto undisturbed = Undisturbed(options);
+  for (int n = 1; n <= 6; ++n) {
+    ASSERT_TRUE(KillAt(options, n < 6 ? "committed" : "sealed", n < 6 ? n : 1)) << n;
+    const auto dataset = Prepare(options);
+    ASSERT_TRUE(dataset.ok()) << dataset.status();
+    EXPECT_EQ(dataset->left_out.count, 3) << n;
+    EXPECT_THAT(dataset->left_out.first,
+                testing::ElementsAre(Path("b.jsonl") + ":1:1: not valid JSON",
+                                     Path("b.jsonl") + ":63: each line must be a JSON object",
+                                     Path("c.jsonl") + ":152: each line must be a JSON object"));
+    EXPECT_TRUE(Files() == undisturbed) << n;
+    fs::remove_all(Path("out"));
+  }
+}
+
 TEST_F(PrepareKillTest, TwoPreparationsOfOneOutputDoNotMeet) {
   PrepareOptions options = Options(false);
   absl::Status second;

@@ -37,7 +37,7 @@ inline const BadInputCase kBadInputs[] = {
      "r.toml:12:1: unknown key run.lr; did you mean optimizer.lr?"},
     {"KeyNearNothing", "[checkpoint]\nfrobnicate = 1\n",
      "r.toml:12:1: unknown key checkpoint.frobnicate; [checkpoint] has every_steps every keep "
-     "keep_every_steps at_end async when_busy"},
+     "keep_every_steps keep_best at_end async when_busy"},
     {"KeyBelowNothing", "[a.b.c]\nd = 1\n",
      "r.toml:11:2: unknown key a; a recipe has recipe_version run model data train optimizer parallel "
      "cluster "
@@ -47,7 +47,7 @@ inline const BadInputCase kBadInputs[] = {
     {"ValueForATable", "checkpoint = 3\n",
      "r.toml:11:1: unknown key train.checkpoint; checkpoint is a table and takes no value; it has "
      "every_steps every "
-     "keep keep_every_steps at_end async when_busy"},
+     "keep keep_every_steps keep_best at_end async when_busy"},
     {"StringForANumber", "[optimizer]\nlr = 'fast'\n",
      "r.toml:12:1: optimizer.lr: expected a number from 0 to 1000, got \"fast\""},
     {"FractionForACount", "[checkpoint]\nkeep = 2.5\n",

@@ -11,6 +11,8 @@
 #include "absl/strings/str_replace.h"
 #include "base/files.h"
 #include "base/status.h"
+#include "recipe/load.h"
+#include "tests/unit/recipe/recipe_test_util.h"
 
 namespace trainctl::recipe {
 namespace {
@@ -121,6 +123,29 @@ TEST_F(Glob, TheFolderOfARecipeIsLiteral) {
     EXPECT_THAT(std::string(none.status().message()),
                 ::testing::HasSubstr(absl::StrCat("no file matches ", of_recipe, "/none* (looked in ")));
   }
+}
+
+// The folder of the recipe for its own patterns, the working folder for those of --set.
+TEST_F(Glob, ARecipeInAFolderThatLooksLikeAPatternReadsItsOwnFiles) {
+  const std::string own = dir_ + "/exp[1]";
+  const std::string sibling = dir_ + "/exp1";
+  for (const std::string& folder : {own, sibling}) {
+    ASSERT_TRUE(MakeDirs(folder + "/sub").ok());
+    for (const char* name : {"/t.txt", "/sub/s.md"}) ASSERT_TRUE(AppendFile(folder + name, "x").ok());
+  }
+  ASSERT_TRUE(AppendFile(own + "/r.toml", absl::StrReplaceAll(kMinimal, {{"a.txt", "*.txt"}})).ok());
+  Access access = RealAccess();
+  access.working_dir = own;
+  const auto files = [&](const std::vector<std::string>& sets) {
+    const absl::StatusOr<LoadedRecipe> loaded = LoadRecipe(own + "/r.toml", sets, access);
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    return loaded.ok() ? loaded->recipe.data.train[0].files : std::vector<std::string>();
+  };
+  EXPECT_THAT(files({}), ElementsAre(own + "/t.txt"));
+  EXPECT_THAT(files({"data.train[0].files=['**/*.md']"}), ElementsAre(own + "/sub/s.md"));
+  EXPECT_THAT(files({"data.train[0].files=['../exp1/*.txt']"}), ElementsAre(sibling + "/t.txt"));
+  EXPECT_THAT(files({"data.train[0].files=['../exp[1]/*.txt']"}), ElementsAre(sibling + "/t.txt"))
+      << "what the user wrote is a pattern";
 }
 
 TEST_F(Glob, NothingIsAnErrorThatSaysWhereItLooked) {

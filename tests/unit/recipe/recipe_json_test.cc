@@ -43,6 +43,7 @@ const std::vector<std::string>& ManySets() {
       "data.seq_len=96",
       "data.packing=continuous",
       "data.long_documents=cut",
+      "data.on_bad_line=skip",
       "data.shuffle=false",
       "data.train=[{name='a', files=['*.x'], kind='text', weight=0.1}, "
       "{name='b', files=['b'], kind='jsonl', text_field='t', prompt_field='p', weight=0.3}]",
@@ -83,6 +84,7 @@ const std::vector<std::string>& ManySets() {
       "checkpoint.every=1.5h",
       "checkpoint.keep=2",
       "checkpoint.keep_every_steps=500",
+      "checkpoint.keep_best=h",
       "checkpoint.async=true",
       "checkpoint.at_end=false",
       "checkpoint.when_busy=skip",

@@ -86,6 +86,7 @@ TEST_F(MetricsLogTest, WhatWasNotComputedIsNull) {
   const auto parsed = ParseLogLine("{\"step\":12," + FormatFields(record) + "}", LogKind::kMetrics, "a line");
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_TRUE(parsed->has_evaluation);
+  EXPECT_TRUE(parsed->skipped);
   std::vector<std::string> tags;
   for (const Scalar& scalar : parsed->scalars) tags.push_back(scalar.tag);
   EXPECT_THAT(tags, testing::UnorderedElementsAre("train/grad_norm", "train/lr", "train/tokens", "eval/h"));

@@ -69,7 +69,7 @@ class BackgroundSave : public ::testing::Test {
         world_(communicator_->MakeHostGroup({0}, "world")) {
     std::string pattern = ::testing::TempDir() + "trainctl-save-XXXXXX";
     folder_ = mkdtemp(pattern.data());
-    options_ = {.root = folder_ + "/checkpoints", .keep = 3, .description_json = "{}"};
+    options_ = {.root = folder_ + "/checkpoints", .retention = {.keep = 3}, .description_json = "{}"};
   }
   ~BackgroundSave() override {
     checkpoint::SetPhaseHook({});
@@ -196,7 +196,7 @@ TEST_F(BackgroundSave, IsGivenUpWhenTheRunEnds) {
 }
 
 TEST_F(BackgroundSave, WhatCannotBeRemovedIsAWarning) {
-  options_.keep = 1;
+  options_.retention.keep = 1;
   std::vector<std::string> warnings;
   options_.warn = [&](const std::string& what) { warnings.push_back(what); };
   BackgroundSaver saver(state_);

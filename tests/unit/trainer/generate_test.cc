@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,15 +59,15 @@ class GenerateTest : public testing::Test {
   std::vector<std::string> Pieces(const std::string& prompt, int64_t max_tokens) {
     notes_.clear();
     std::vector<std::string> pieces;
-    const absl::Status status =
-        RunGenerate(deps_, {.prompt = prompt, .max_tokens = max_tokens, .temperature = 0},
-                    {.write =
-                         [&](const std::string& text) {
-                           pieces.push_back(text);
-                           return absl::OkStatus();
-                         },
-                     .note = [&](const std::string& text) { notes_.push_back(text); }});
-    EXPECT_TRUE(status.ok()) << status;
+    const auto generated = RunGenerate(deps_, {.prompt = prompt, .max_tokens = max_tokens, .temperature = 0},
+                                       {.write =
+                                            [&](const std::string& text) {
+                                              pieces.push_back(text);
+                                              return absl::OkStatus();
+                                            },
+                                        .note = [&](const std::string& text) { notes_.push_back(text); }});
+    EXPECT_TRUE(generated.ok()) << generated.status();
+    if (generated.ok()) generated_ = *generated;
     return pieces;
   }
 
@@ -93,6 +94,7 @@ class GenerateTest : public testing::Test {
   recipe::Recipe recipe_;
   InferenceDeps deps_;
   std::vector<std::string> notes_;
+  Generated generated_;
 };
 
 std::string Together(const std::vector<std::string>& pieces) {
@@ -178,20 +180,50 @@ TEST_F(GenerateTest, EndsWithEachOfTheModelsEnds) {
     EXPECT_EQ(Together(Pieces("int ", 12)), until(first(in_config)));
     KeepModelFile("generation_config.json", absl::StrCat("{\"eos_token_id\": [255, ", in_list, "]}"));
     EXPECT_EQ(Together(Pieces("int ", 12)), until(std::min(first(in_config), first(in_list))));
+    EXPECT_TRUE(generated_.ended);
+    EXPECT_EQ(generated_.tokens, std::min(first(in_config), first(in_list)) - bytes.begin());
   }
 }
 
 TEST_F(GenerateTest, EndsWhereTheTextCannotBeWritten) {
   int num_written = 0;
-  const absl::Status status =
+  const auto generated =
       RunGenerate(deps_, {.prompt = "x", .max_tokens = 1000},
                   {.write =
                        [&](const std::string&) {
                          return ++num_written < 3 ? absl::OkStatus() : EnvironmentError("Broken pipe");
                        },
                    .note = [](const std::string&) {}});
-  EXPECT_THAT(status.message(), HasSubstr("Broken pipe"));
+  EXPECT_THAT(generated.status().message(), HasSubstr("Broken pipe"));
   EXPECT_EQ(num_written, 3);
+}
+
+// At a temperature of 1,000 all 256 bytes are about as likely, so those that have half of the probability
+// together are about 128.
+TEST_F(GenerateTest, TopPSamplesAmongTheMostLikelyTokens) {
+  const auto first_byte = [&](double temperature, double top_p, uint64_t seed) {
+    std::string text;
+    const auto write = [&](const std::string& piece) {
+      text += piece;
+      return absl::OkStatus();
+    };
+    EXPECT_TRUE(
+        RunGenerate(
+            deps_, {.prompt = "x", .max_tokens = 1, .temperature = temperature, .top_p = top_p, .seed = seed},
+            {.write = write, .note = [](const std::string&) {}})
+            .ok());
+    return text;
+  };
+  const std::string likeliest = first_byte(0, 1, 0);
+  std::set<std::string> half, all;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    EXPECT_EQ(first_byte(1000, 1e-9, seed), likeliest);
+    half.insert(first_byte(1000, 0.5, seed));
+    all.insert(first_byte(1000, 1, seed));
+  }
+  EXPECT_TRUE(half.contains(likeliest));
+  // Bytes above 127 are not characters and look alike, so 300 draws find 58 (88) texts on average.
+  EXPECT_LT(half.size() * 5, all.size() * 4);
 }
 
 TEST_F(GenerateTest, AnExportHasTheIdsAndFilesThatTheRunKeeps) {
@@ -199,11 +231,13 @@ TEST_F(GenerateTest, AnExportHasTheIdsAndFilesThatTheRunKeeps) {
   KeepModelFile("generation_config.json", R"({"eos_token_id": 7, "temperature": 0.6})");
   KeepModelFile("tokenizer_config.json", R"({"tokenizer_class": "LlamaTokenizerFast"})");
   const std::string out = folder_ + "/out";
-  const absl::StatusOr<std::string> said = RunExport(deps_, out, /*bf16=*/false);
-  ASSERT_TRUE(said.ok()) << said.status();
+  const absl::StatusOr<Exported> exported = RunExport(deps_, out, /*bf16=*/false);
+  ASSERT_TRUE(exported.ok()) << exported.status();
   EXPECT_THAT(FolderEntries(out), ElementsAre("config.json", "generation_config.json", "model.safetensors",
                                               "tokenizer_config.json"));
-  for (const std::string& name : FolderEntries(out)) EXPECT_THAT(*said, HasSubstr(name));
+  std::vector<std::string> said;
+  for (const ExportedFile& file : exported->files) said.push_back(file.name);
+  EXPECT_EQ(said, FolderEntries(out));
   EXPECT_EQ(*model::ReadSpecialTokens(*ReadFile(out + "/config.json"), "config.json"),
             (model::SpecialTokens{.bos = {1}, .eos = {2, 7}}));
   EXPECT_EQ(*ReadFile(out + "/generation_config.json"), R"({"eos_token_id": 7, "temperature": 0.6})");

@@ -22,6 +22,7 @@
 #include "base/json.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/phase_hook.h"
+#include "data/indexed_writer.h"
 #include "device/device.h"
 #include "optim/optimizer.h"
 #include "plan/plan.h"
@@ -192,6 +193,36 @@ TEST_F(RunWorkerTest, ALossThatIsNotFiniteLeavesTheSaveUnderWay) {
   EXPECT_TRUE(Saved(bad_step - 1)) << "the message says that the last checkpoint is good";
 }
 
+// With a learning rate far too high, the loss is lowest after the first step.
+TEST_F(RunWorkerTest, TheCheckpointWithTheLowestLossIsKept) {
+  std::vector<std::string> sets = {
+      EvaluationOf("text.txt"),   "train.eval_every=1",      "optimizer.lr=1",
+      "checkpoint.every_steps=1", "checkpoint.keep=1",       "checkpoint.keep_best=e",
+      "checkpoint.async=true",    "train.on_nonfinite=skip", "train.steps=5"};
+  ASSERT_EQ(*Run(sets), RunOutcome::kFinished);
+  int64_t best = -1;
+  double least = 0;
+  const auto look = [&] {
+    best = -1;
+    for (const Json& line : Metrics()) {
+      if (line["step"] == 0 || (best > 0 && line["eval"]["e"] >= least)) continue;
+      best = line["step"];
+      least = line["eval"]["e"];
+    }
+  };
+  look();
+  ASSERT_LT(best, 4) << "the test needs an early best one";
+  EXPECT_TRUE(Saved(best) && Saved(5));
+  EXPECT_FALSE(Saved(4));
+  sets.back() = "train.steps=7";
+  ASSERT_EQ(*Run(sets), RunOutcome::kFinished);
+  look();
+  ASSERT_LT(best, 4);
+  EXPECT_TRUE(Saved(best) && Saved(7));
+  EXPECT_FALSE(Saved(5));
+  EXPECT_FALSE(Run({"checkpoint.keep_best=e"}).ok()) << "there is no such set";
+}
+
 TEST_F(RunWorkerTest, WithoutACheckpointAtTheEndTheDueOnesStay) {
   ASSERT_EQ(*Run({"checkpoint.at_end=false", "checkpoint.every_steps=2"}), RunOutcome::kFinished);
   EXPECT_TRUE(Saved(2));
@@ -219,8 +250,9 @@ TEST_F(RunWorkerTest, AStepIsReportedAsLogsCountIt) {
     reported.push_back(absl::StrCat(progress.phase, " ", progress.step));
   };
   ASSERT_TRUE(Run({"train.steps=2", "checkpoint.every_steps=1", "checkpoint.async=false"}).ok());
-  EXPECT_THAT(reported, ::testing::ElementsAre("connect -1", "open data -1", "restore -1", "data 1", "step 1",
-                                               "save 1", "data 2", "step 2", "save 2", "report 2"));
+  EXPECT_THAT(reported,
+              ::testing::ElementsAre("connect -1", "open data -1", "restore -1", "data 1", "step 1", "data 1",
+                                     "step 1", "save 1", "data 2", "step 2", "save 2", "report 2"));
 }
 
 // Many batches: the stop is asked for when the evaluation begins, so one that ran to its end would be seen.
@@ -359,8 +391,9 @@ TEST_F(RunWorkerTest, UpdatesThatAreSkippedAreCountedAndTenInARowEndTheRun) {
 }
 
 TEST_F(RunWorkerTest, ALogThatIsMovedAwayDoesNotEndTheRun) {
+  bool is_moved = false;
   control_.on_report = [&](const Progress& progress) {
-    if (progress.step != 2 || progress.phase != "step") return;
+    if (progress.step != 2 || progress.phase != "step" || std::exchange(is_moved, true)) return;
     EXPECT_EQ(::rename((folder_ + "/metrics.jsonl").c_str(), (folder_ + "/metrics.1.jsonl").c_str()), 0);
   };
   const auto outcome = Run({"checkpoint.every_steps=2"});
@@ -419,14 +452,14 @@ TEST_F(RunWorkerTest, ACheckpointOfAnEarlierTrainctlSaysSoWhenTheRunGoesOn) {
 }
 
 // In place, and as a new file: neither changes its size.
-TEST_F(RunWorkerTest, DataThatIsOverwrittenEndsTheRunBeforeTheNextCheckpoint) {
+TEST_F(RunWorkerTest, DataThatIsOverwrittenEndsTheRunAfterASave) {
   const std::string text = folder_ + "/text.txt";
   std::string other = *ReadFile(text);
   for (char& c : other) c = c == 'e' ? 'E' : c;
   for (const bool in_place : {true, false}) {
     ASSERT_TRUE(RemoveAll(folder_ + "/checkpoints").ok());
     control_.on_report = [&](const Progress& progress) {
-      if (progress.step != 2 || progress.phase != "step") return;
+      if (progress.step != 3 || progress.phase != "step") return;
       if (!in_place) {
         EXPECT_TRUE(WriteFileAtomic(text, other).ok());
         return;
@@ -437,8 +470,37 @@ TEST_F(RunWorkerTest, DataThatIsOverwrittenEndsTheRunBeforeTheNextCheckpoint) {
     const auto outcome = Run({"checkpoint.every_steps=2", "train.steps=9"});
     EXPECT_EQ(ExitCodeFor(outcome.status()), ExitCode::kBadData) << outcome.status();
     EXPECT_THAT(std::string(outcome.status().message()),
-                HasSubstr("text.txt has changed while the run read it"));
-    EXPECT_FALSE(Saved(4));
+                AllOf(HasSubstr("text.txt has changed while the run read it"),
+                      HasSubstr("step 4 is saved, and the steps from 3 on may have read the changed bytes")));
+    EXPECT_TRUE(Saved(4));
+    EXPECT_FALSE(Saved(6));
+    // Without evaluations the end is the next look.
+    ASSERT_TRUE(RemoveAll(folder_ + "/checkpoints").ok());
+    const auto last = Run({"checkpoint.at_end=false", "train.steps=5"});
+    EXPECT_EQ(ExitCodeFor(last.status()), ExitCode::kBadData) << last.status();
+    EXPECT_TRUE(Saved(5));
+  }
+}
+
+TEST_F(RunWorkerTest, DataThatCannotBeReadEndsTheRunAfterASave) {
+  // The worker reads 32 tokens a step, and not the whole dataset first.
+  std::vector<int32_t> tokens(1000, 7);
+  tokens[3 * 32 + 5] = 300;
+  auto writer = data::IndexedWriter::Create(folder_ + "/d", data::TokenType::kU16);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  ASSERT_TRUE((*writer)->Append(tokens).ok());
+  (*writer)->EndDocument();
+  ASSERT_TRUE((*writer)->Finish().ok());
+  for (const char* async : {"false", "true"}) {
+    ASSERT_TRUE(RemoveAll(folder_ + "/checkpoints").ok());
+    const auto outcome =
+        Run({"train.steps=20", "data.shuffle=false", absl::StrCat("checkpoint.async=", async),
+             absl::StrCat("data.train=[{files=['", folder_, "/d.bin']}]")});
+    EXPECT_EQ(ExitCodeFor(outcome.status()), ExitCode::kBadData) << outcome.status();
+    EXPECT_THAT(std::string(outcome.status().message()),
+                AllOf(HasSubstr("token 300 is not within the vocabulary of 257"),
+                      HasSubstr("the last checkpoint, of step 3, is good")));
+    EXPECT_TRUE(Saved(3));
   }
 }
 
