@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <map>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -123,8 +123,9 @@ void AddCheckpointChoice(CLI::App& verb, CheckpointChoice& choice) {
 
 absl::StatusOr<ChosenCheckpoint> ChooseCheckpoint(const CheckpointChoice& choice) {
   if (PathExists(absl::StrCat(choice.run, "/manifest.json"))) {
-    const std::filesystem::path above = std::filesystem::absolute(choice.run) / ".." / "..";
-    const std::string run = above.lexically_normal().string();
+    std::error_code error;  // the checkpoint may be a link
+    const std::filesystem::path real = std::filesystem::canonical(choice.run, error);
+    const std::string run = real.parent_path().parent_path().string();
     if (!choice.step.empty())
       return UsageError(absl::StrCat("--step is for a run, and ", choice.run, " is a checkpoint"));
     if (!PathExists(absl::StrCat(run, "/recipe.json"))) {

@@ -423,17 +423,17 @@ absl::StatusOr<ExitCode> LaunchLater(const recipe::LoadedRecipe& loaded, const L
   return Submit(run, recipe, options, output);
 }
 
-// Makes room for a new launch where the last one failed before its first step. The caller has the run's lock.
+// Makes room for a new launch where the last one ended before its first step. The caller has the run's lock.
 // Logs stay, and the next launch appends to them.
 absl::Status SetAsideFailedLaunch(run::RunFolder& run) {
   TRAINCTL_RETURN_IF_ERROR(run.BeginTerm());
-  for (const char* name : {"journal.jsonl", "recipe.json", "plan.json", "data.json", "report.json",
-                           "attention.json", "model-files", "documents"}) {
+  for (const char* name :
+       {"journal.jsonl", "recipe.json", "plan.json", "data.json", "attention.json", "model-files"}) {
     if (!PathExists(absl::StrCat(run.path(), "/", name))) continue;
     TRAINCTL_RETURN_IF_ERROR(run.SetAside(name).status());
   }
   Tell("note: ",
-       "the last launch in this folder failed before its first step; its files now end in .set-aside-N");
+       "the last launch in this folder ended before its first step; its files now end in .set-aside-N");
   return absl::OkStatus();
 }
 
@@ -449,7 +449,7 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
     return UsageError("--take-over is for a run whose launcher is gone: with --or-resume, or of resume");
   }
   if (!options.run_dir.empty()) TRAINCTL_RETURN_IF_ERROR(CheckTrust(options.run_dir, options));
-  const bool continues = options.or_resume && HoldsARun(options.run_dir);
+  const bool continues = options.or_resume && HoldsWork(options.run_dir);
   if (options.dry_run && !continues) return DryRun(options, output);
   TRAINCTL_ASSIGN_OR_RETURN(recipe::LoadedRecipe loaded,
                             recipe::LoadRecipe(options.recipe, options.sets, MachineAccess()));
@@ -557,10 +557,11 @@ absl::StatusOr<plan::Plan> PlanToContinue(const run::RunFolder& run, const recip
 }
 
 // What is changed of the run itself, and what it makes of the learning rate.
-void TellChanges(const Start& start, const recipe::Recipe& before, const recipe::Recipe& recipe) {
+void TellChanges(const run::RunFolder& run, const Start& start, const recipe::Recipe& before,
+                 const recipe::Recipe& recipe) {
   for (const std::string& change : start.changes) Tell("changed: ", change);
   if (start.changes.empty()) return;
-  const int64_t next = std::max<int64_t>(start.step, 0);
+  const int64_t next = start.step < 0 ? 0 : std::max<int64_t>(run.Checkpoints().step, 0);
   const double was = optim::LearningRate(recipe::LearningRates(before), next);
   const double is = optim::LearningRate(recipe::LearningRates(recipe), next);
   Tell("  ", absl::StrFormat("learning rate of step %d: %.4g%s", next + 1, is,
@@ -603,7 +604,7 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& bef
     PrintOutcome({.kind = launcher::JobOutcome::Kind::kStoppedResumable}, run, output);
     return ExitCode::kStoppedResumable;
   }
-  TellChanges(start, before, recipe);
+  TellChanges(run, start, before, recipe);
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(recipe));
   TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, PlanToContinue(run, before, recipe, host, options.sets));
   PrintChoice(plan, recipe);

@@ -38,8 +38,8 @@ absl::StatusOr<FileStamp> StampFile(const std::string& path);
 class FileStamps {
  public:
   // Before the files are opened, so that no change after that goes unseen. `record_path`: the file with their
-  // fingerprints (data_record.h), which is read when a stamp differs; without it every other stamp is a
-  // change.
+  // fingerprints (data_record.h), which is read when a stamp differs. A file without a
+  // fingerprint of all its bytes is taken as changed whenever its stamp differs.
   static absl::StatusOr<FileStamps> Take(const recipe::DataConfig& data, std::string record_path);
 
   // BadDataError names a file whose bytes were changed since, or which was removed. Returns the files that

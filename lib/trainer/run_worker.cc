@@ -328,8 +328,8 @@ class Trainer {
       TRAINCTL_ASSIGN_OR_RETURN(const Agreement agreed, Agree());
       const double step_seconds = absl::ToDoubleSeconds(d_.clock->Monotonic() - step_begin_);
       TRAINCTL_RETURN_IF_ERROR(FinishStep(agreed, step_seconds));
-      if (agreed.lacks_data) return EndForWantOfData();
       stop = agreed.stop || stop_asked_;
+      if (agreed.lacks_data && !stop) return EndForWantOfData();
     }
     if (saved_step_ != counters_.step && recipe_.checkpoint.at_end)
       TRAINCTL_RETURN_IF_ERROR(Save(SaveKind::kWanted));
@@ -338,7 +338,8 @@ class Trainer {
       TRAINCTL_RETURN_IF_ERROR(log_->Sync());
       SayStepsWithoutUpdate();
     }
-    TRAINCTL_RETURN_IF_ERROR(Report());
+    // A start that only completes an evaluation has measured no step.
+    if (!executor_->executed_hash().empty()) TRAINCTL_RETURN_IF_ERROR(Report());
     const bool is_done = counters_.step >= recipe_.train.steps && !evaluation_left_;
     return Close(is_done ? RunOutcome::kFinished : RunOutcome::kStoppedOnRequest);
   }
@@ -693,7 +694,11 @@ class Trainer {
     if (evaluates) counters_.unlogged_json = absl::StrCat("{", telemetry::FormatFields(record), "}");
     SaveKind save = agreed.save;
     if (agreed.stop || (IsLastStep() && recipe_.checkpoint.at_end)) save = SaveKind::kWanted;
-    if (save != SaveKind::kNone) TRAINCTL_RETURN_IF_ERROR(Save(save));
+    const absl::Status saved = save != SaveKind::kNone ? Save(save) : absl::OkStatus();
+    if (!saved.ok()) {
+      if (!logs_now) TRAINCTL_RETURN_IF_ERROR(LogStep(record, /*always=*/true));
+      return saved;
+    }
     if (!evaluates) return IsLastStep() ? CheckData() : absl::OkStatus();
     if (!stop_asked_) {
       ReportPhase("evaluate");
@@ -871,7 +876,7 @@ class Trainer {
     fault_.Reach("save");
     SaveOptions options{.root = d_.checkpoints_path,
                         .tag = d_.save_tag,
-                        .retention = {.keep = recipe_.checkpoint.keep,
+                        .retention = {.keep = keeps_all_ ? INT64_MAX : recipe_.checkpoint.keep,
                                       .keep_every_steps = recipe_.checkpoint.keep_every_steps,
                                       .losses = losses_},
                         .description_json = Description()};
@@ -979,13 +984,17 @@ class Trainer {
       return absl::OkStatus();
     }
     if (counters_.step > std::max<int64_t>(saved_step_, 0)) {
+      keeps_all_ = true;  // also the last checkpoint that cannot have read them
       TRAINCTL_RETURN_IF_ERROR(WriteCheckpoint(SaveKind::kWanted));
     }
     TRAINCTL_RETURN_IF_ERROR(FinishSaving());
     if (changed.ok()) return WorkerError("rank 0 found that a data file has changed");
     if (saved_step_ <= data_checked_step_) return changed;
-    return WithMore(changed, absl::StrCat("; step ", saved_step_, " is saved, and the steps from ",
-                                          data_checked_step_ + 1, " on may have read the changed bytes"));
+    return WithMore(
+        changed,
+        absl::StrCat("; step ", saved_step_, " is saved, and the steps from ", data_checked_step_ + 1,
+                     " on may have read the changed bytes; to repeat them, move the checkpoints after step ",
+                     data_checked_step_, " away before the resume"));
   }
 
   // Rank 0 alone: all ranks read the same files, and a shared file system should not be asked by each.
@@ -994,7 +1003,7 @@ class Trainer {
     TRAINCTL_ASSIGN_OR_RETURN(const std::vector<std::string> touched, data_stamps_->CheckUnchanged());
     for (const std::string& file : touched) {
       Say(absl::StrCat("note: ", file,
-                       " was touched or replaced; its bytes are those that the run began with"));
+                       " was touched or replaced; its bytes are now those that the run began with"));
     }
     return absl::OkStatus();
   }
@@ -1041,6 +1050,7 @@ class Trainer {
   bool evaluation_left_ = false;       // the step is saved, and a resumed run evaluates it
   int64_t skipped_in_a_row_ = 0;       // updates that were not finite, since the last update of this start
   std::map<int64_t, double> losses_;   // on rank 0, by step: those of checkpoint.keep_best
+  bool keeps_all_ = false;             // no checkpoint is removed any more
   int64_t data_checked_step_ = 0;      // the last step after which the data files were those of the start
   int64_t steps_without_targets_ = 0;  // in a row
   std::set<std::string> sets_without_targets_;  // evaluation sets that a warning has named
@@ -1097,9 +1107,11 @@ std::atomic<const WorkerDeps*> g_running = nullptr;
   }
   const WorkerDeps* const deps = g_running.exchange(nullptr);
   std::fprintf(stderr, "%s\n", why.c_str());
-  if (deps != nullptr) {
+  // Without memory or threads a call to the launcher might never return; the exit code and the log say it
+  // all.
+  if (deps != nullptr && code != ExitCode::kEnvironment) {
     // A collective that takes too long is usually the fault of a peer.
-    deps->control->Fail({.rank = deps->rank, .message = why, .peer_failed = code == ExitCode::kWorkerFailed});
+    deps->control->Fail({.rank = deps->rank, .message = why, .peer_failed = true});
   }
   std::_Exit(static_cast<int>(code));
 }

@@ -96,6 +96,20 @@ TEST_F(FileStampsTest, TheSameBytesAreNoChangeAndAreToldOnce) {
   EXPECT_EQ(ExitCodeFor(blind->CheckUnchanged().status()), ExitCode::kBadData);
 }
 
+// A large file can have other bytes between the samples of its fingerprint.
+TEST_F(FileStampsTest, SamplesDoNotProveTheSameBytes) {
+  const recipe::DataConfig config = Config();
+  auto files = Fingerprint(config);
+  ASSERT_TRUE(files.ok()) << files.status();
+  for (FileFingerprint& file : *files) file.sampled = true;
+  auto stamps = FileStamps::Take(config, Write("data.json", FormatDataRecord(*files)));
+  ASSERT_TRUE(stamps.ok()) << stamps.status();
+  EXPECT_TRUE(stamps->CheckUnchanged().ok());
+  const struct timespec past[2] = {{.tv_sec = 1, .tv_nsec = 0}, {.tv_sec = 1, .tv_nsec = 0}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, Path("a.txt").c_str(), past, 0), 0);
+  EXPECT_EQ(ExitCodeFor(stamps->CheckUnchanged().status()), ExitCode::kBadData);
+}
+
 TEST_F(FileStampsTest, ReadingAndPermissionsAreNoChange) {
   auto stamps = TakeRecorded();
   ASSERT_TRUE(stamps.ok()) << stamps.status();

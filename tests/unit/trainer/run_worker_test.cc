@@ -467,11 +467,12 @@ TEST_F(RunWorkerTest, DataThatIsOverwrittenEndsTheRunAfterASave) {
       EXPECT_EQ(::truncate(text.c_str(), 0), 0);
       EXPECT_TRUE(AppendFile(text, other).ok());
     };
-    const auto outcome = Run({"checkpoint.every_steps=2", "train.steps=9"});
+    const auto outcome = Run({"checkpoint.every_steps=2", "checkpoint.keep=1", "train.steps=9"});
     EXPECT_EQ(ExitCodeFor(outcome.status()), ExitCode::kBadData) << outcome.status();
     EXPECT_THAT(std::string(outcome.status().message()),
                 AllOf(HasSubstr("text.txt has changed while the run read it"),
                       HasSubstr("step 4 is saved, and the steps from 3 on may have read the changed bytes")));
+    EXPECT_TRUE(Saved(2)) << "the last checkpoint that cannot have read them is kept";
     EXPECT_TRUE(Saved(4));
     EXPECT_FALSE(Saved(6));
     // Without evaluations the end is the next look.
