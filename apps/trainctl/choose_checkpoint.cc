@@ -61,7 +61,7 @@ std::string StepsOf(const std::vector<Examined>& list) {
 }
 
 absl::StatusOr<std::string> OfStep(const run::RunFolder& run, int64_t step) {
-  // One that is damaged is told as such, not as absent.
+  // A damaged checkpoint is reported as damaged, not as missing.
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<Examined> all,
                             checkpoint::ExamineAll(run.checkpoints_path(), Depth::kManifest));
   for (const Examined& one : all) {

@@ -26,7 +26,7 @@ struct ReportOptions {
   bool force = false;
 };
 
-// Two runs of one name are told apart by their paths.
+// Runs with the same name are distinguished by their paths.
 void TellApart(std::vector<report::LoggedRun>& runs) {
   std::vector<bool> is_shared(runs.size());
   for (size_t i = 0; i < runs.size(); ++i) {

@@ -16,8 +16,8 @@ namespace trainctl::cli {
 // no ids.
 absl::Status KeepModelFiles(const run::RunFolder& run, const recipe::Recipe& recipe);
 
-// The ids that end a text as generation_config.json and config.json of the recipe's model say; none where
-// there is no such file. BadDataError: they are no ids.
+// The end-of-text ids in generation_config.json and config.json of the recipe's model. Empty if neither file
+// exists. BadDataError if the values are not ids.
 absl::StatusOr<std::vector<int64_t>> EndIdsOfModel(const recipe::Recipe& recipe);
 
 // Complete before the first worker starts.

@@ -131,7 +131,7 @@ absl::Status ReadEvents(const run::RunFolder& folder, const std::vector<StepTime
   bool is_first_launch = true;
   for (const run::JournalEvent& event : journal.events) {
     if (event.kind == run::EventKind::kFromScratch) {
-      // What was before is in no curve.
+      // The curves have no earlier steps.
       for (report::RunEvent& earlier : run.events) earlier.step = -1;
       is_first_launch = true;
     }

@@ -1,5 +1,5 @@
-// What the report page shows of a run, from its folder. Only reads; needs no lock, so a run that trains can
-// be read too.
+// Reads what the report page shows about a run from its folder. It takes no lock, so the run may still be
+// training.
 #pragma once
 
 #include "absl/status/statusor.h"

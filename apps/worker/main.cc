@@ -42,18 +42,8 @@ int Fail(const absl::Status& status) {
   return static_cast<int>(ExitCodeFor(status));
 }
 
-// For exceptions of threads that libraries start, such as gRPC's.
-[[noreturn]] void EndWithReason() {
-  absl::Status status = InternalError("a thread ended the process with an exception of an unknown type");
-  try {
-    if (std::current_exception() != nullptr) std::rethrow_exception(std::current_exception());
-    status = InternalError("a thread ended the process without a reason");
-  } catch (const std::exception& error) {
-    status = device::StatusOf(error);
-  } catch (...) {  // NOLINT(bugprone-empty-catch): said above
-  }
-  std::_Exit(Fail(status));
-}
+// Handles uncaught exceptions in threads that libraries start, such as gRPC's.
+[[noreturn]] void EndWithReason() { std::_Exit(Fail(device::StatusOfUncaught())); }
 
 // "--name value" pairs.
 absl::StatusOr<std::map<std::string, std::string>> ParsePairs(const std::vector<std::string>& args) {
@@ -206,7 +196,7 @@ absl::Status Export(const trainer::InferenceDeps& deps, const std::map<std::stri
   return Print(text);
 }
 
-// All of `file`, in place of the recipe's evaluation sets.
+// Replaces the recipe's evaluation sets with all of `file`.
 void EvaluateOnly(const std::string& file, recipe::Recipe& recipe) {
   recipe::DataSource source = recipe.data.train.front();  // for the fields of JSONL
   source.name = file;

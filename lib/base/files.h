@@ -47,8 +47,8 @@ struct DiskRoom {
 };
 DiskRoom RoomOf(const struct ::statvfs& info);
 absl::StatusOr<DiskRoom> FindRoom(const std::string& path);
-// What this user may still write below `folder`, which need not exist yet; nullopt if its file system does
-// not report a size. EnvironmentError if `folder` cannot be made: a file is in the way, or no permission.
+// Bytes that this user can still write below `folder`, which need not exist yet; nullopt if its file system
+// reports no size. EnvironmentError if `folder` cannot be made: a file is in the way, or no permission.
 absl::StatusOr<std::optional<int64_t>> FreeBytes(const std::string& folder);
 absl::Status RemoveAll(const std::string& path);
 

@@ -140,7 +140,7 @@ class CheckpointReader {
 // removed at once is left to ApplyRetention.
 absl::Status RevokeUnfinished(const std::string& root, FileOps* ops = nullptr);
 
-// Which checkpoints stay besides the newest good one.
+// The checkpoints to keep, in addition to the newest good one.
 struct Retention {
   int64_t keep = 3;                       // the newest so many, >= 1
   int64_t keep_every_steps = 0;           // and those whose step is a multiple of this; 0: off

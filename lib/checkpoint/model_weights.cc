@@ -17,7 +17,7 @@ namespace {
 // Of another model nearly every tensor is wrong, and the first ones say so.
 constexpr size_t kMostLines = 5;
 
-// The two names of one matrix where embeddings are tied.
+// The two names of one matrix if embeddings are tied.
 constexpr char kEmbedding[] = "model.embed_tokens.weight";
 constexpr char kHead[] = "lm_head.weight";
 

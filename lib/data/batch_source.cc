@@ -149,7 +149,7 @@ absl::StatusOr<std::vector<int64_t>> MixWeights(const recipe::DataConfig& data,
   return IntegerWeights(shares);
 }
 
-// All of the parts once, dealt evenly.
+// An evaluation set that reads each sequence of `parts` once, taking from the parts evenly.
 EvalSet MakeEvalSet(std::string name, std::vector<std::unique_ptr<Sequences>> parts, const Shape& shape,
                     int64_t eval_batches) {
   std::vector<int64_t> counts;
@@ -164,7 +164,7 @@ EvalSet MakeEvalSet(std::string name, std::vector<std::unique_ptr<Sequences>> pa
           .num_batches = std::min(std::max<int64_t>(eval_batches, 1), num_batches)};
 }
 
-// Without those whose kind cannot be told.
+// The files of one kind. Files whose kind is unknown are left out.
 std::vector<std::string> FilesOfKind(const recipe::DataConfig& data, SourceKind wanted) {
   std::vector<std::string> files;
   for (const std::vector<recipe::DataSource>* sources : {&data.train, &data.eval}) {
@@ -178,7 +178,7 @@ std::vector<std::string> FilesOfKind(const recipe::DataConfig& data, SourceKind 
   return files;
 }
 
-// Of the tokens of indexed datasets; 0 where it cannot tell.
+// Bytes of tokens in indexed datasets. A dataset whose size is unknown counts as 0.
 int64_t IndexedBytes(const recipe::DataConfig& data) {
   std::set<std::string> prefixes;
   for (const std::string& file : FilesOfKind(data, SourceKind::kIndexed))
@@ -223,7 +223,7 @@ class Opener {
   std::string EndOfDocument() const {
     return tokenizer_ == nullptr ? "" : std::string(tokenizer_->TokenOf(tokenizer_->end_of_document_id()));
   }
-  // What the texts have of their own and the tokenizer would have put there again.
+  // A sentence about texts that already begin with the tokenizer's prefix. Empty if none does.
   std::string OwnStarts() const {
     if (own_starts_ == 0) return "";
     std::string start;
@@ -336,7 +336,7 @@ class Opener {
     return std::move(split.train);
   }
 
-  // What the training sources hold out: of each packing, one set.
+  // The documents that training sources hold out, one set for each packing.
   absl::StatusOr<std::map<Packing, DocumentSet>> HeldOut(const std::string& name) {
     std::map<Packing, std::vector<DocumentSet>> held_out;
     for (size_t i = 0; i < recipe_.data.train.size(); ++i) {
@@ -432,12 +432,13 @@ std::string FormatUses(const std::vector<SourceUse>& uses) {
 }
 
 std::string FormatPlacement(const Placement& placement, const recipe::DataConfig& data) {
-  const bool is_cut = data.long_documents == "cut";
-  return absl::StrFormat(
-      "%s: %d documents placed whole; %s longer than %d tokens %s; %.1f %% of each sequence is used",
-      placement.source, placement.documents - placement.longer,
-      placement.longer == 0 ? "none" : absl::StrCat(placement.longer), data.seq_len,
-      is_cut ? "cut" : "left out", 100 * placement.used_share);
+  const char* const fate = data.long_documents == "cut" ? "cut" : "left out";
+  const std::string longer =
+      placement.longer == 0 ? absl::StrCat("none is longer than ", data.seq_len, " tokens")
+                            : absl::StrCat(placement.longer, " longer than ", data.seq_len, " tokens ", fate);
+  return absl::StrFormat("%s: %d documents placed whole; %s; %.1f %% of each sequence is used",
+                         placement.source, placement.documents - placement.longer, longer,
+                         100 * placement.used_share);
 }
 
 absl::StatusOr<DataSets> OpenData(const recipe::Recipe& recipe, OpenOptions options) {

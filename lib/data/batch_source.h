@@ -46,7 +46,7 @@ struct EvalSet {
   int64_t num_batches = 0;              // at most train.eval_batches; the same at any layout
 };
 
-// What became of the documents of a source or an evaluation set whose documents are placed whole.
+// How the documents of a source or evaluation set were placed (data.packing = "whole").
 struct Placement {
   std::string source;
   int64_t documents = 0;
@@ -59,7 +59,7 @@ std::string FormatPlacement(const Placement& placement, const recipe::DataConfig
 // How much of a training source a run reads.
 struct SourceUse {
   std::string source;
-  int64_t epoch_tokens = 0;  // padding included where documents are placed whole
+  int64_t epoch_tokens = 0;  // includes padding if documents are placed whole
   double epochs = 0;
 };
 // "the data has 2.10M tokens; the run reads 0.16 epochs"; of several sources, each.
@@ -71,7 +71,7 @@ struct DataSets {
   std::vector<SourceUse> uses;
   std::vector<Placement> placements;
   std::string end_of_document;  // the token that ends a document; empty: none, or bytes
-  std::string own_starts;       // a sentence about texts that have the tokenizer's start of their own
+  std::string own_starts;       // a sentence about texts that begin with the tokenizer's prefix
   // A sentence for each source with bad lines that were left out (data.on_bad_line). Kept documents have
   // none.
   std::vector<std::string> left_out;
@@ -96,10 +96,10 @@ absl::StatusOr<std::vector<EvalSet>> OpenEvalSets(const recipe::Recipe& recipe);
 struct DataReport {
   std::vector<absl::Status> problems;  // empty: the data can be opened
   std::vector<std::string> notes;      // what a person should know before they are trained on
-  std::string end_of_document;         // as in DataSets, where the data can be opened
+  std::string end_of_document;         // as in DataSets, if the data can be opened
 };
-// What is wrong with the tokenizer, each source and each evaluation set, the first mistake of each. A source
-// with a file that does not exist is passed over where another one is wrong: loading the recipe has named it.
+// The first problem of the tokenizer, of each source and of each evaluation set. A source with a missing file
+// is skipped if another source has a problem, because loading the recipe has named that file.
 DataReport CheckData(const recipe::Recipe& recipe, OpenOptions options = {});
 
 // Bytes of files that OpenData reads whole, where nothing is kept.

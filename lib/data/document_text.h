@@ -23,9 +23,9 @@ absl::StatusOr<std::string> ReadText(const std::string& path);
 void EndDocument(int32_t end_id, size_t begin, std::vector<int32_t>* tokens);
 
 struct AppendedDocument {
-  // How many of the document's tokens belong to the prompt: what stands before the text, and the tokens with
-  // which the prompt alone begins as well. So a token over the border between the two belongs to the text. 0
-  // where the prompt is empty.
+  // Tokens of the document that belong to the prompt: the prefix, and those with which the encoding of the
+  // prompt by itself also begins. A token that spans the border therefore belongs to the text. 0 if the
+  // prompt is empty.
   int64_t prompt_tokens = 0;
   // The text itself begins with what the tokenizer puts before a text.
   bool has_own_start = false;

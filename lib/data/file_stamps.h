@@ -1,5 +1,5 @@
 // Whether the files of a run are still the ones that were opened: by inode, size and time of last change, one
-// stat a file. Only where these differ are bytes compared, as resume does it (Fingerprint). Not thread safe.
+// stat per file. If these differ, the bytes are compared, as on resume (Fingerprint). Not thread safe.
 //
 //   TRAINCTL_ASSIGN_OR_RETURN(FileStamps stamps, FileStamps::Take(recipe.data, data_record_path));  // then
 //   open

@@ -45,7 +45,7 @@ class StreamSequencesImpl : public Sequences {
                                          static_cast<uint64_t>(block_sequences)));
   }
 
-  // Of the stream's tokens from `position`, `available` at most are read; what lies behind stays padding.
+  // Reads at most `available` tokens of the stream from `position` on. The rest of the row stays padding.
   absl::Status FillRow(int64_t position, int64_t available, int64_t row, Batch& batch) const {
     const int64_t count = std::min(available, seq_len_ + 1);
     std::vector<int32_t> tokens(static_cast<size_t>(count));
@@ -62,7 +62,7 @@ class StreamSequencesImpl : public Sequences {
       const bool is_token = t < count;
       const bool has_next = t + 1 < count;
       if (packing_ == Packing::kDocuments) {
-        // Padding behind the last token is a document of its own: nothing attends to it.
+        // Padding after the last token counts as a separate document, so nothing attends to it.
         const bool border = t > 0 && (is_token ? starts[here] != 0 : t == count);
         if (border) {
           ++document;

@@ -16,7 +16,7 @@ namespace trainctl::data {
 // document whole (whole_sequences.h). Attention stays inside a document except for kContinuous.
 enum class Packing { kDocuments, kContinuous, kWhole };
 
-// As data.packing says; for "auto", kWhole where the source has prompts, and kDocuments elsewhere.
+// The packing of data.packing. For "auto", kWhole if the source has prompts, otherwise kDocuments.
 // UsageError.
 absl::StatusOr<Packing> PackingOf(const recipe::DataConfig& data, const recipe::DataSource& source);
 

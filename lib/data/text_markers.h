@@ -22,7 +22,7 @@ struct TextMarker {
 // that cannot be read: opening the data reports those.
 std::vector<TextMarker> FindTextMarkers(absl::Span<const std::string> files);
 
-// A sentence that says which markers are where and what to do about them. Empty if there are none.
+// A sentence that names the markers, their files and what to do about them. Empty if there are no markers.
 std::string FormatTextMarkers(absl::Span<const TextMarker> markers);
 
 }  // namespace trainctl::data

@@ -21,7 +21,7 @@ enum class Compression { kNone, kGzip, kZstd };
 absl::StatusOr<Compression> RecognizeCompression(absl::Span<const uint8_t> first_bytes,
                                                  const std::string& path);
 
-// The same for a file, of which it reads the first bytes. BadDataError for a Git LFS pointer.
+// As above, from the first bytes of a file. BadDataError for a Git LFS pointer.
 absl::StatusOr<Compression> CompressionOfFile(const std::string& path);
 
 // Parquet is not read: how to make JSONL of `path`.

@@ -137,7 +137,7 @@ absl::Status WholeSequences::Fill(int64_t number, int64_t row, Batch& batch) con
     }
     ++index;
   }
-  // Padding is a document of its own: nothing attends to it.
+  // Padding counts as a separate document, so nothing attends to it.
   for (int32_t t = 0; at < end; ++t, ++at) {
     batch.document[at] = index;
     batch.positions[at] = t;

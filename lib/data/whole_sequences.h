@@ -16,14 +16,14 @@ namespace trainctl::data {
 // Documents are placed by best fit, the longest first (Johnson 1973: at most 11/9 of the fewest possible
 // sequences, and a few). How many documents of which length share a sequence depends on the lengths alone, so
 // that every epoch has the same number of sequences. Which document of that length takes a place, and the
-// order of the sequences, are drawn anew for each epoch if the key shuffles; otherwise sequences and the
+// order of the sequences, are drawn again for each epoch if the key shuffles; otherwise sequences and the
 // documents in them come in the order of the documents. An epoch has each placed document exactly once.
 //
-// Cost: 16 bytes a document, and 8 a sequence.
+// Memory: 16 bytes per document and 8 per sequence.
 class WholeSequences : public Sequences {
  public:
-  // Of documents of more than seq_len tokens the first seq_len are placed if `cut_longer`; otherwise such
-  // documents are left out. `name`: of the source, for messages. BadDataError: all are left out.
+  // Documents of more than seq_len tokens are cut to seq_len if `cut_longer`, otherwise left out. `name` is
+  // the source's name for messages. BadDataError if all documents are left out.
   static absl::StatusOr<std::unique_ptr<WholeSequences>> Make(DocumentSet documents, ShuffleKey key,
                                                               int64_t seq_len, bool cut_longer,
                                                               const std::string& name);
@@ -42,7 +42,7 @@ class WholeSequences : public Sequences {
   WholeSequences(DocumentSet documents, ShuffleKey key, int64_t seq_len)
       : documents_(std::move(documents)), key_(std::move(key)), seq_len_(seq_len) {}
 
-  // Which of `by_length_` lie in `sequences` sequences of capacity seq_len_: the sequence of each.
+  // The sequence of each document in `by_length_`. Sets `sequences` to the number of sequences.
   std::vector<int64_t> BestFit(int64_t& sequences) const;
   void OrderPlaces(const std::vector<int64_t>& sequence_of, int64_t sequences);
   int64_t PlacedTokens(int64_t document) const;
@@ -55,7 +55,7 @@ class WholeSequences : public Sequences {
   int64_t seq_len_;
   int64_t num_longer_ = 0;
   std::vector<int64_t> by_length_;    // those that are placed, the longest first, then in their order
-  std::map<int64_t, int64_t> first_;  // length: where its documents begin in by_length_
+  std::map<int64_t, int64_t> first_;  // by length: the index of its first document in by_length_
   std::vector<int64_t> places_;       // of by_length_, sequence by sequence
   std::vector<int64_t> first_place_;  // of each sequence, and the end
 };

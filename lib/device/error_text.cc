@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <exception>
 #include <optional>
 #include <utility>
 
@@ -29,6 +30,18 @@ absl::Status StatusOf(const std::exception& error) {
   if (absl::StrContains(text, "can't allocate memory"))
     return EnvironmentError(absl::StrCat(text, " (", LimitsText(), ")"));
   return InternalError(text);
+}
+
+absl::Status StatusOfUncaught() {
+  const std::exception_ptr current = std::current_exception();
+  if (current == nullptr) return InternalError("a thread ended the process without a reason");
+  try {
+    std::rethrow_exception(current);
+  } catch (const std::exception& error) {
+    return StatusOf(error);
+  } catch (...) {
+    return InternalError("a thread ended the process with an exception of an unknown type");
+  }
 }
 
 }  // namespace trainctl::device

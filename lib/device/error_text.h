@@ -15,4 +15,7 @@ std::string ErrorText(const std::exception& error);
 // InternalError with ErrorText.
 absl::Status StatusOf(const std::exception& error);
 
+// For a terminate handler: the exception that ended a thread, as StatusOf.
+absl::Status StatusOfUncaught();
+
 }  // namespace trainctl::device

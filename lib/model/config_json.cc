@@ -142,8 +142,8 @@ const std::set<std::string>& NeutralFields() {
       "label2id", "num_labels", "finetuning_task", "prefix", "tokenizer_class", "max_window_layers",
       "temperature", "top_p", "top_k", "do_sample", "max_length", "min_length", "unsloth_fixed",
       "unsloth_version",
-      // What older versions of transformers write of
-      // generation.
+      // Settings of generation that older versions of
+      // transformers write.
       "num_beams", "num_beam_groups", "diversity_penalty", "repetition_penalty", "length_penalty",
       "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids", "num_return_sequences",
       "output_scores", "return_dict_in_generate", "forced_bos_token_id", "forced_eos_token_id",

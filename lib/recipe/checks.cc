@@ -228,7 +228,7 @@ class Checker {
     }
   }
 
-  // Of the sets of data/batch_source.h.
+  // The names are those that data/batch_source.h gives the sets.
   void CheckKeepBest() {
     const std::string& wanted = recipe_.checkpoint.keep_best;
     if (wanted.empty()) return;

@@ -262,10 +262,9 @@ void AddData(Builder& b) {
       .Default("the one in model.from if model.weights is \"from\" and it has one, else \"byte\"");
   b.Add(
       "data.end_of_document",
-      "The token that ends each document, as the tokenizer spells it, or `none`. `auto`: the model's own, as "
-      "tokenizer_config.json, generation_config.json or config.json beside the tokenizer name it, else the "
-      "first "
-      "special token that is known to end a text.",
+      "The token that ends each document, as the tokenizer spells it, or `none`. `auto` takes the "
+      "model's own from tokenizer_config.json, generation_config.json or config.json next to the "
+      "tokenizer, otherwise the first special token that is known to end a text.",
       [](Recipe & r, size_t) -> auto& { return r.data.end_of_document; });
   b.Add(
        "data.seq_len", "Length of one sequence.", [](Recipe & r, size_t) -> auto& { return r.data.seq_len; })
@@ -273,27 +272,23 @@ void AddData(Builder& b) {
       .Range(1, 1 << 24);
   b.Add(
        "data.packing",
-       "How documents share a sequence. `whole`: none is cut, and a sequence ends with padding. `documents`: "
-       "one "
-       "stream, cut every data.seq_len tokens, with attention inside each document only. `continuous`: the "
-       "same "
-       "stream, with attention across documents. `auto`: `whole` for sources with a prompt_field, "
-       "`documents` for "
-       "the others.",
+       "How documents share a sequence. `whole`: none is cut, and a sequence ends with padding. "
+       "`documents`: one stream, cut every data.seq_len tokens, with attention inside each document "
+       "only. `continuous`: the same stream, with attention across documents. `auto`: `whole` for "
+       "sources with a prompt_field, `documents` for the others.",
        [](Recipe & r, size_t) -> auto& { return r.data.packing; })
       .Choices({"auto", "documents", "continuous", "whole"});
   b.Add(
        "data.long_documents",
-       "What is done with a document of more than data.seq_len tokens that is to be placed whole: it is left "
-       "out, or "
-       "its first data.seq_len tokens are used.",
+       "What to do with a document of more than data.seq_len tokens if documents are placed whole: "
+       "skip it, or cut it after data.seq_len tokens.",
        [](Recipe & r, size_t) -> auto& { return r.data.long_documents; })
       .Choices({"skip", "cut"});
   b.Add(
        "data.on_bad_line",
-       "What is done with a line of JSONL that is not a JSON object, or whose text or prompt is missing or "
-       "not a string: stop and name the line, or skip it. `launch` counts skipped lines and names the first "
-       "ten.",
+       "What to do with a line of JSONL that is not a JSON object, or whose text or prompt is missing "
+       "or not a string: stop and name the line, or skip it. `launch` counts skipped lines and names "
+       "the first ten.",
        [](Recipe & r, size_t) -> auto& { return r.data.on_bad_line; })
       .Choices({"stop", "skip"});
   b.Add(

@@ -11,7 +11,7 @@ namespace trainctl::report {
 // Text between tags or in a quoted attribute. Bytes that are not UTF-8 become U+FFFD.
 std::string EscapedHtml(absl::string_view text);
 
-// JSON inside a script element, where nothing may look like a tag. Bytes that are not UTF-8 become U+FFFD.
+// JSON for a script element: no part of it looks like a tag. Bytes that are not UTF-8 become U+FFFD.
 std::string ScriptSafe(const Json& json);
 
 }  // namespace trainctl::report

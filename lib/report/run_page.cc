@@ -16,7 +16,7 @@
 namespace trainctl::report {
 namespace {
 
-// What the page can hold in a few MB: points of a curve by the number of runs.
+// Points per curve for a number of runs, so that the page stays within a few MB.
 constexpr size_t kMostPoints = 2'000;
 constexpr size_t kLeastPoints = 250;
 constexpr size_t kMostPointsOfAllRuns = 8'000;

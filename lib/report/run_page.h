@@ -42,7 +42,7 @@ struct RunMemory {
   std::vector<MemoryPart> parts;  // at the peak
 };
 
-// Where a step lies on the other axes.
+// The position of a step on the other axes.
 struct StepPlace {
   int64_t step = 0;
   double tokens = 0;   // since the start of the run
@@ -58,7 +58,7 @@ struct LoggedRun {
   std::string name;
   std::string path;
   std::string status;
-  std::string problem;  // what could not be read; empty: nothing
+  std::string problem;  // what could not be read; empty if nothing
   std::string started;  // UTC; empty: unknown
   int64_t total_steps = -1;
   Curve loss;
@@ -79,7 +79,7 @@ struct RunPageInput {
   std::vector<LoggedRun> runs;
 };
 
-// What a summary says of a run.
+// The numbers in the summary of a run.
 struct RunFigures {
   int64_t step = -1;  // the last one logged; -1: none
   double tokens = 0;

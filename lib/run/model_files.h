@@ -17,7 +17,7 @@ struct ModelFileSources {
 
 // Copies config.json and generation_config.json of the folder, and the tokenizer's files: those that lie with
 // `tokenizer`, or in the folder where there is none. A tokenizer file of another name gets its usual one.
-// Makes `to` where there is something to keep. BadDataError for a Git LFS pointer.
+// Makes `to` if there is something to keep. BadDataError for a Git LFS pointer.
 absl::Status KeepModelFiles(const ModelFileSources& sources, const std::string& to);
 
 // Whether a file of this name belongs to a model's folder and holds no weights.

@@ -32,7 +32,7 @@ bool IsTrue(const Json& config, const char* key) {
   return found != config.end() && found->is_boolean() && found->get<bool>();
 }
 
-// Null where there is no such file, or no JSON object in it.
+// Null if the file does not exist or holds no JSON object.
 Json ReadBeside(const std::string& file, const char* name) {
   const std::filesystem::path path = std::filesystem::path(file).parent_path() / name;
   std::error_code ignored;
@@ -43,7 +43,7 @@ Json ReadBeside(const std::string& file, const char* name) {
   return config.ok() && config->is_object() ? *std::move(config) : Json(nullptr);
 }
 
-// Those of eos_token_id, a number or a list of them, that are tokens.
+// The ids in eos_token_id, a number or a list, that are tokens.
 std::vector<int32_t> EndIds(const Tokenizer& tokenizer, const Json& config) {
   const auto found = config.find("eos_token_id");
   if (found == config.end()) return {};

@@ -12,7 +12,7 @@ namespace trainctl::tokenizer {
 
 struct TranslatedPattern {
   std::string pcre2;  // names no property of Unicode
-  // What `pcre2` must see in place of a text; null: the text itself.
+  // Converts a text to what `pcre2` must see. Null if that is the text itself.
   std::shared_ptr<const StandIns> stand_ins;
 };
 

@@ -155,7 +155,7 @@ absl::Status AddSplit(Pattern pattern, Behavior behavior, bool invert, PreTokeni
   return absl::OkStatus();
 }
 
-// What Digits of the reference takes for a digit: numbers of Unicode 17.0, which Rust's library knows.
+// The characters that the reference's Digits splits at: numbers of Unicode 17.0, as in Rust's library.
 CodePointSet Digits() {
   CodePointSet digits = *CharactersWith("N");
   digits.Add(0x11DE0, 0x11DE9);
@@ -163,7 +163,7 @@ CodePointSet Digits() {
   return digits;
 }
 
-// What Punctuation of the reference takes for punctuation.
+// The characters that the reference's Punctuation splits at.
 CodePointSet Punctuation() {
   CodePointSet punctuation = PunctuationOfUnicode8();
   for (const char c : absl::string_view("$+<=>^`|~")) {

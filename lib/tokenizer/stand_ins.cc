@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint32_t kFirstBeyondAscii = 0x80;
 constexpr uint32_t kEnd = kMaxCodePoint + 1;
-// Where the number of bytes changes, and around the surrogates.
+// The code points at which the number of UTF-8 bytes changes, and the limits of the surrogates.
 constexpr uint32_t kBorders[] = {kFirstBeyondAscii, 0x800, 0xD800, 0xE000, 0x10000, kEnd};
 
 bool DistinguishesBeyondAscii(const CodePointSet& set) {
@@ -42,7 +42,7 @@ std::vector<uint32_t> Stretches(const std::vector<CodePointSet>& sets, const Cod
   return begins;
 }
 
-// For each stretch the first code point of those that it shares all sets and the number of bytes with.
+// For each stretch, the first code point that is in the same sets and has as many bytes.
 std::vector<uint32_t> StandInOfEach(const std::vector<uint32_t>& begins,
                                     const std::vector<CodePointSet>& sets, const CodePointSet& fixed) {
   std::vector<uint32_t> group(begins.size() - 1);
@@ -52,7 +52,7 @@ std::vector<uint32_t> StandInOfEach(const std::vector<uint32_t>& begins,
     group[i] = fixed.Contains(c) ? num_groups++ : c < 0x800 ? 0U : c < 0x10000 ? 1U : 2U;
   }
   for (const CodePointSet& set : sets) {
-    // What the set has of a group becomes a group.
+    // Splits each group into members and non-members of the set.
     std::unordered_map<uint32_t, uint32_t> within;
     auto range = set.ranges().begin();
     for (size_t i = 0; i < group.size(); ++i) {

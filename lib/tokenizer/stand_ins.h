@@ -17,7 +17,7 @@ namespace trainctl::tokenizer {
 
 class StandIns {
  public:
-  // What remains of one set.
+  // One set, reduced to ASCII characters and stand-ins.
   struct Members {
     CodePointSet in;   // its ASCII characters and stand-ins
     CodePointSet out;  // all other ASCII characters and stand-ins
@@ -27,7 +27,7 @@ class StandIns {
   // themselves.
   StandIns(const std::vector<CodePointSet>& sets, const CodePointSet& fixed);
 
-  // One for each set, in their order.
+  // The reduced sets, in the order of the given ones.
   const std::vector<Members>& members() const { return members_; }
   // Whether a text is as good as its replacement: no set distinguishes characters beyond ASCII.
   bool is_identity() const { return pages_.empty(); }
@@ -45,7 +45,8 @@ class StandIns {
   void FillPages(const std::vector<uint32_t>& begins, const std::vector<uint32_t>& stand_ins);
 
   std::vector<Members> members_;
-  // By the upper bits of a code point, for whatever four bytes can encode; so that no text reads beyond it.
+  // Indexed by the upper bits of a code point; covers all that four bytes can encode, so no text reads past
+  // it.
   std::vector<uint16_t> page_of_;
   std::vector<Page> pages_;
 };

@@ -37,7 +37,7 @@ class Tokenizer {
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& path);
   // The file that Load would read: `path`, or the one in that folder. UsageError: there is none.
   static absl::StatusOr<std::string> FindFile(const std::string& path);
-  // As Load, of a file in memory; `what` names it in errors. Files beside it are not there to be asked.
+  // As Load, but from memory; `what` names the file in errors. The files next to it are not read.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Parse(absl::string_view bytes, absl::string_view what);
 
   // Appends the ids of `text`, without what the file's post-processor puts around a text. Added and special
@@ -67,11 +67,11 @@ class Tokenizer {
   const std::vector<int32_t>& prefix_ids() const { return prefix_ids_; }
   const std::vector<int32_t>& suffix_ids() const { return suffix_ids_; }
 
-  // The token that ends a document: the model's own, as the files beside the tokenizer name it
-  // (config_beside.h), else what a .model names, else the first known one of the special tokens ("</s>",
+  // The token that ends a document: the one that the files next to the tokenizer name (config_beside.h), else
+  // the one that a .model names, else the first known special token ("</s>",
   // "<|endoftext|>", ...). -1: none.
   int32_t end_of_document_id() const { return end_of_document_id_; }
-  // Another one, as the file spells it, or "none". UsageError: no token is spelled so.
+  // Sets another token, as the file spells it, or "none". UsageError if there is no such token.
   absl::Status SetEndOfDocument(absl::string_view token);
 
   const std::vector<int32_t>& special_ids() const { return special_ids_; }

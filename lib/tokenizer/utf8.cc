@@ -39,7 +39,7 @@ bool IsNormalizedSurely(absl::string_view text, NormalForm form) {
   return std::all_of(text.begin(), text.end(), [&](char c) { return static_cast<uint8_t>(c) < limit; });
 }
 
-// Of characters of Unicode 9.0, which have the same forms in all later versions.
+// Normalizes the characters of Unicode 9.0, whose forms are the same in all later versions.
 absl::Status AppendNormalized(absl::string_view text, NormalForm form, std::string* out) {
   if (IsNormalizedSurely(text, form)) {
     absl::StrAppend(out, text);

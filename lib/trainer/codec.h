@@ -30,10 +30,10 @@ class Codec {
   // token.
   bool Ends(int32_t token) const;
   bool is_bytes() const { return tokenizer_ == nullptr; }
-  // As the tokenizer spells the token that ends a document; empty: none.
+  // The token that ends a document, as the tokenizer spells it. Empty if there is none.
   std::string end_of_document() const;
-  // What a model's folder has to say for this one: the end of a document that it was trained on, then the ids
-  // of the folder that it came from.
+  // The special tokens for an exported folder: the end of a document that was trained, then the ids of the
+  // folder that the model came from.
   model::SpecialTokens special_tokens() const { return special_; }
   // -1: none.
   int64_t end_of_document_id() const { return end_; }

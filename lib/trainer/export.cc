@@ -108,7 +108,7 @@ absl::Status WriteTokenizerConfig(const Codec& codec, const std::string& out_fol
   return WriteFileAtomic(path, config.dump(2) + "\n");
 }
 
-// What is new in a folder that held `before`.
+// The files in `folder` that are not in `before`.
 absl::StatusOr<std::vector<ExportedFile>> NewFiles(const std::string& folder,
                                                    const std::vector<std::string>& before) {
   std::vector<ExportedFile> files;

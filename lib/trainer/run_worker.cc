@@ -367,7 +367,7 @@ class Trainer {
       TRAINCTL_RETURN_IF_ERROR(RecordInitialLoss());
     }
     counters_.unlogged_json.clear();
-    // All that --stop-after asked for may be done by now.
+    // The step of --stop-after may already be done.
     stop_asked_ = stop_asked_ || (completes_log && StopsAfterThisStep());
     return absl::OkStatus();
   }
@@ -538,7 +538,7 @@ class Trainer {
     return absl::StrCat("the last checkpoint, of step ", saved_step_, ", is good");
   }
 
-  // Of the step that was computed. The result is the same on every rank.
+  // Counts the computed step. The result is the same on every rank.
   void CountUpdate() {
     const bool has_targets = result_.loss_tokens > 0;
     counters_.updates += result_.finite && has_targets ? 1 : 0;
@@ -581,7 +581,7 @@ class Trainer {
                     : checkpoint));
   }
 
-  // At the end of a run, on rank 0.
+  // Warns at the end of a run. Rank 0 only.
   void SayStepsWithoutUpdate() const {
     const int64_t without_targets = counters_.step - counters_.updates - counters_.skipped;
     if (counters_.skipped > 0) {
@@ -722,7 +722,7 @@ class Trainer {
     return absl::OkStatus();
   }
 
-  // For checkpoint.keep_best.
+  // Remembers the loss that checkpoint.keep_best compares.
   void NoteLoss(const Losses& losses) {
     const auto loss = losses.find(recipe_.checkpoint.keep_best);
     if (loss != losses.end() && loss->second.has_value()) losses_[counters_.step] = *loss->second;
@@ -740,7 +740,7 @@ class Trainer {
     return record;
   }
 
-  // Of the step itself, so it is known before the step is evaluated.
+  // Logs the time of the step, which is known before the step is evaluated.
   absl::Status LogTiming(double step_seconds) {
     times_.Add(step_seconds, phases_, operators_);
     tokens_per_second_ =
@@ -997,7 +997,7 @@ class Trainer {
                      data_checked_step_, " away before the resume"));
   }
 
-  // Rank 0 alone: all ranks read the same files, and a shared file system should not be asked by each.
+  // Only rank 0 checks: all ranks read the same files, and the shared file system gets one request, not many.
   absl::Status FindChangedData() {
     if (!data_stamps_.has_value()) return absl::OkStatus();
     TRAINCTL_ASSIGN_OR_RETURN(const std::vector<std::string> touched, data_stamps_->CheckUnchanged());
@@ -1092,28 +1092,18 @@ std::atomic<const WorkerDeps*> g_running = nullptr;
 // Runs if a library's thread throws, as NCCL's watchdog does when a collective times out. Reports the reason
 // to the launcher, then ends the process.
 [[noreturn]] void TellWhyItEnds() {
-  std::string why = "a thread ended the process without a reason";
-  ExitCode code = ExitCode::kWorkerFailed;
-  if (const std::exception_ptr current = std::current_exception(); current != nullptr) {
-    try {
-      std::rethrow_exception(current);
-    } catch (const std::exception& error) {
-      const absl::Status status = device::StatusOf(error);
-      why = std::string(status.message());
-      if (ExitCodeFor(status) == ExitCode::kEnvironment) code = ExitCode::kEnvironment;
-    } catch (...) {
-      why = "a thread ended the process with an exception of an unknown type";
-    }
-  }
+  const absl::Status status = device::StatusOfUncaught();
+  const std::string why(status.message());
+  const bool is_refused = ExitCodeFor(status) == ExitCode::kEnvironment;
   const WorkerDeps* const deps = g_running.exchange(nullptr);
   std::fprintf(stderr, "%s\n", why.c_str());
   // Without memory or threads a call to the launcher might never return; the exit code and the log say it
   // all.
-  if (deps != nullptr && code != ExitCode::kEnvironment) {
+  if (deps != nullptr && !is_refused) {
     // A collective that takes too long is usually the fault of a peer.
     deps->control->Fail({.rank = deps->rank, .message = why, .peer_failed = true});
   }
-  std::_Exit(static_cast<int>(code));
+  std::_Exit(static_cast<int>(is_refused ? ExitCode::kEnvironment : ExitCode::kWorkerFailed));
 }
 
 // Reports uncaught exceptions to the launcher as long as it exists.

@@ -164,7 +164,7 @@ def of_the_end_that_was_trained():
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         check(launched.stdout, launched.returncode, 0)
         check("note about the end\n" + launched.stdout, "but eos_token_id of the model is 301" in launched.stdout, bool(end))
-        check("note about samples", "8 documents placed whole; none longer than 32 tokens" in launched.stdout, True)
+        check("note about samples", "8 documents placed whole; none is longer than 32 tokens" in launched.stdout, True)
         folder = export("answers" + end[2:5])
         for found in (AutoConfig.from_pretrained(folder).eos_token_id, GenerationConfig.from_pretrained(folder).eos_token_id):
             check("eos_token_id", found if isinstance(found, list) else [found], wanted)
