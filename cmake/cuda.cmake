@@ -85,4 +85,5 @@ if(NOT TRAINCTL_CUDA_MISSING)
   set_target_properties(trainctl_cuda PROPERTIES CXX_VISIBILITY_PRESET hidden
                         LIBRARY_OUTPUT_DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
   trainctl_use_libtorch(trainctl_cuda)
+  trainctl_use_older_symbols(trainctl_cuda)
 endif()

@@ -11,7 +11,8 @@ foreach(source IN LISTS sources)
   string(REGEX REPLACE "_fuzz$" "" subject ${name})
   add_executable(${name} ${source})
   target_link_libraries(${name} PRIVATE trainctl_recipe trainctl_data trainctl_checkpoint trainctl_published trainctl_schedule
-                        trainctl_planner trainctl_run trainctl_telemetry trainctl_rendezvous trainctl_rpc trainctl_tokenizer)
+                        trainctl_planner trainctl_run trainctl_telemetry trainctl_rendezvous trainctl_rpc trainctl_tokenizer
+                        trainctl_monitor)
   target_compile_options(${name} PRIVATE -fsanitize=fuzzer-no-link)
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
   set(found ${CMAKE_BINARY_DIR}/corpus/${subject})

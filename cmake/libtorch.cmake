@@ -12,6 +12,8 @@ target_link_libraries(libtorch INTERFACE ${TRAINCTL_LIBTORCH}/lib/libtorch_cpu.s
 # ATen/Parallel.h does what it is asked on one thread where its includer is compiled without OpenMP. The library is
 # LibTorch's own: it lies in the same folder under the same name.
 target_compile_options(libtorch INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fopenmp>)
+# LibTorch's headers name themselves in errors.
+target_compile_options(libtorch INTERFACE -fmacro-prefix-map=${TRAINCTL_LIBTORCH}/include/=)
 # An RPATH, not a RUNPATH: it comes before LD_LIBRARY_PATH, where another LibTorch may lie.
 target_link_options(libtorch INTERFACE -fopenmp -Wl,-rpath,${TRAINCTL_LIBTORCH}/lib -Wl,--disable-new-dtags
                                        -Wl,--allow-shlib-undefined)

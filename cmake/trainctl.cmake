@@ -8,10 +8,13 @@ find_package(ZLIB REQUIRED)
 find_library(TRAINCTL_ZSTD zstd REQUIRED)
 include(cmake/archives.cmake)
 include(cmake/precompiled.cmake)
+include(cmake/older_symbols.cmake)
 
 add_library(trainctl_flags INTERFACE)
 target_compile_options(trainctl_flags INTERFACE -Wall -Wextra -Werror -Wno-unused-parameter -Wno-missing-field-initializers -fno-omit-frame-pointer
   -pthread)
+# What a program says of a place in its sources does not depend on where they were compiled.
+target_compile_options(trainctl_flags INTERFACE -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
 # g++ 12 takes the moves of an absl::InlinedVector for reads of what was never written, and warns of code of
 # std::string's that it cannot follow; from a precompiled header it does not know that this is not ours.
 target_compile_options(trainctl_flags INTERFACE
@@ -45,6 +48,7 @@ set(TRAINCTL_PACKAGES_checkpoint xxhash)
 set(TRAINCTL_PRIVATE_PACKAGES_base spdlog::spdlog)
 set(TRAINCTL_PRIVATE_PACKAGES_data ZLIB::ZLIB zstd)
 set(TRAINCTL_PRIVATE_PACKAGES_rpc trainctl_openssl)
+set(TRAINCTL_PRIVATE_PACKAGES_launcher xxhash)
 set(TRAINCTL_PRIVATE_PACKAGES_schedule xxhash)
 set(TRAINCTL_PRIVATE_PACKAGES_tokenizer pcre2-8 utf8proc)
 

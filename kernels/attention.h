@@ -1,5 +1,5 @@
-// The CPU's attention: what a call is given, and the memory that it works in. A GPU has LibTorch's
-// (lib/nn/attention_flash.cc).
+// Arguments and workspace of the CPU's attention kernels (TypedKernels::attention). A GPU uses LibTorch's
+// kernels (lib/nn/attention_flash.cc, attention_cudnn.cc).
 #pragma once
 
 #include <algorithm>
@@ -7,21 +7,23 @@
 
 namespace trainctl::kernels {
 
-// Causal attention within one document, of the query heads that share one head of keys and values (Ainslie et
-// al. 2023, arXiv 2305.13245). Of elements of type T, behind void*: each names the first token, the first of
-// the heads; a head's elements lie side by side, and so do the query heads.
+// The query heads that share one key/value head, within one document, for causal attention with grouped
+// queries (Ainslie et al. 2023, arXiv 2305.13245). Pointers refer to elements of type T: the first token of
+// the head, or of the first query head. The elements of a head are contiguous, and the query heads are
+// adjacent.
 struct AttentionHeads {
   int64_t tokens = 0;
-  int64_t heads = 0;  // that share
+  int64_t heads = 0;  // number of query heads that share the keys and values
   int64_t head_dim = 0;
-  int64_t qkv_stride = 0;  // elements from token to token of queries, keys, values and their gradients
-  int64_t out_stride = 0;  // of out and dout
-  int64_t lse_stride = 0;  // from head to head of lse; its tokens lie side by side
+  int64_t qkv_stride = 0;  // elements from token to token in queries, keys, values and their gradients
+  int64_t out_stride = 0;  // elements from token to token in out and dout
+  int64_t lse_stride = 0;  // elements from head to head in lse, whose tokens are contiguous
   const void* queries = nullptr;
   const void* keys = nullptr;
   const void* values = nullptr;
 };
 
+// The gradients of the same heads. dout has the strides of out, the others those of queries, keys and values.
 struct AttentionGradients {
   const void* dout = nullptr;
   void* dqueries = nullptr;
@@ -29,27 +31,29 @@ struct AttentionGradients {
   void* dvalues = nullptr;
 };
 
-// Scores that are there at once: of this many queries with this many keys.
+// The size of a tile: the scores of at most this many queries and keys are computed at a time.
 inline constexpr int64_t kAttentionQueries = 48;
 inline constexpr int64_t kAttentionKeys = 128;
-// Queries of a tile on the diagonal are cut into strips, each with the keys that its last query sees.
+// A tile on the diagonal is processed in strips of this many queries, each with only the keys that its last
+// query sees.
 inline constexpr int64_t kAttentionStrip = 12;
-// Rows of what a call works in are whole vectors of any processor.
+// Rows in the workspace are padded to a multiple of this many elements: whole vectors on any processor.
 inline constexpr int64_t kAttentionLanes = 16;
 constexpr int64_t WholeLanes(int64_t count) {
   return (count + kAttentionLanes - 1) / kAttentionLanes * kAttentionLanes;
 }
 
-// What is there of a tile within a document of so many tokens.
+// The rows and columns of the largest tile in a document of `tokens` tokens.
 constexpr int64_t AttentionTileRows(int64_t tokens) { return std::min(tokens, kAttentionQueries); }
 constexpr int64_t AttentionTileColumns(int64_t tokens) {
   return std::min(WholeLanes(tokens), kAttentionKeys);
 }
 
-// fp32 elements of the workspace of a call with `tokens` at most, aligned to 64 bytes.
+// The size of one call's workspace in fp32 elements, for at most `tokens` tokens. A multiple of 64 bytes, so
+// that adjacent workspaces keep their alignment.
 constexpr int64_t AttentionWorkspace(int64_t tokens, int64_t head_dim, bool backward) {
-  const int64_t across = WholeLanes(tokens) * head_dim;  // a head, its tokens side by side
-  const int64_t along = tokens * WholeLanes(head_dim);   // a head, a row for each token
+  const int64_t across = WholeLanes(tokens) * head_dim;  // one head as [head_dim, tokens]
+  const int64_t along = tokens * WholeLanes(head_dim);   // one head as [tokens, head_dim]
   const int64_t row =
       (backward ? 3 : 2) * WholeLanes(head_dim) + (backward ? 2 : 1) * AttentionTileColumns(tokens) + 2;
   return WholeLanes(AttentionTileRows(tokens) * row + (backward ? 2 * across + 3 * along : across + along));

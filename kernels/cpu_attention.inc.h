@@ -1,11 +1,11 @@
-// Part of cpu_table.inc.h, within its namespaces: attention by tiles with an online softmax (Milakov &
-// Gimelshein, arXiv 1805.02867; Dao et al., arXiv 2205.14135). Keys and values are laid out anew in fp32
-// first, so that all products of tiles are of one form: rows of one factor, element by element, times vectors
-// of the other. Sums are in an order that depends on the shape alone.
+// Part of cpu_table.inc.h, inside its namespaces: attention by tiles with an online softmax (Milakov &
+// Gimelshein, arXiv 1805.02867; Dao et al., arXiv 2205.14135). Keys and values are first copied to fp32. In
+// the copy's layout all products of tiles have one form: single elements of one factor times vectors of the
+// other. For a given instruction set, the order of sums depends only on the shape.
 
 #if defined(__AVX512F__)
 constexpr int kVectorBytes = 64;
-constexpr int kWideVectors = 4;  // of a block of a product; its sums fill the registers
+constexpr int kWideVectors = 4;  // vectors per row of a product's block, whose sums fill the registers
 #elif defined(__AVX2__)
 constexpr int kVectorBytes = 32;
 constexpr int kWideVectors = 2;
@@ -55,14 +55,16 @@ inline float Largest(Vector value) {
   return Reduce(value, [](float a, float b) { return a > b ? a : b; });
 }
 
-// Element (row, inner) of the factor whose elements are taken one by one.
+// The factor of a product that is read element by element. Strides are the elements between rows and inner
+// elements.
 struct Factor {
   const float* data;
   int64_t row_stride;
   int64_t inner_stride;
 };
 
-// c [kRows, kVectors * kLanes] = a b, or += with `add`; the rows of b and c have these strides.
+// Computes c [kRows, kVectors * kLanes] = a b, or c += a b if `add`. `b_stride` and `c_stride` are the
+// elements between rows.
 template <int kRows, int kVectors>
 inline void MultiplyBlock(const Factor& a, const float* b, int64_t b_stride, float* c, int64_t c_stride,
                           int64_t inner, bool add) {
@@ -107,7 +109,7 @@ inline void MultiplyRows(Factor a, const float* b, int64_t b_stride, float* c, i
   }
 }
 
-// c [rows, columns] = a b, or += with `add`; columns are whole lanes.
+// Computes c [rows, columns] = a b, or c += a b if `add`. `columns` is a multiple of kLanes.
 inline void Multiply(const Factor& a, const float* b, int64_t b_stride, float* c, int64_t c_stride,
                      int64_t rows, int64_t columns, int64_t inner, bool add) {
   int64_t done = 0;
@@ -121,7 +123,7 @@ inline void Multiply(const Factor& a, const float* b, int64_t b_stride, float* c
   next(std::integral_constant<int, 1>(), std::integral_constant<int, 12>());
 }
 
-// Hands out parts of a workspace.
+// Hands out consecutive parts of a workspace.
 class Parts {
  public:
   explicit Parts(float* begin) : next_(begin) {}
@@ -131,11 +133,11 @@ class Parts {
   float* next_;
 };
 
-// A head of [tokens, head_dim] as [head_dim, padded tokens], zeros behind.
+// Copies a head of [tokens, head_dim] to fp32 as [head_dim, padded tokens], with zeros as padding.
 template <typename T>
 void PutAcross(float* to, const T* from, int64_t stride, int64_t tokens, int64_t head_dim) {
   const int64_t padded = WholeLanes(tokens);
-  // By squares, so that neither side is read in long leaps.
+  // Copies squares, so that neither side is accessed with long strides.
   for (int64_t first = 0; first < padded; first += kAttentionLanes) {
     const int64_t count = std::clamp<int64_t>(tokens - first, 0, kAttentionLanes);
     for (int64_t d = 0; d < head_dim; ++d) {
@@ -146,7 +148,7 @@ void PutAcross(float* to, const T* from, int64_t stride, int64_t tokens, int64_t
   }
 }
 
-// As rows of whole lanes, times `scale`, zeros behind.
+// Copies a head to fp32 as rows of [padded head_dim], multiplied by `scale`, with zeros as padding.
 template <typename T>
 void PutAlong(float* to, const T* from, int64_t stride, int64_t tokens, int64_t head_dim, float scale) {
   const int64_t padded = WholeLanes(head_dim);
@@ -157,6 +159,7 @@ void PutAlong(float* to, const T* from, int64_t stride, int64_t tokens, int64_t 
   }
 }
 
+// Copies rows of [padded head_dim] back to a head, multiplied by `scale` and rounded to T.
 template <typename T>
 void TakeAlong(T* to, int64_t stride, const float* from, int64_t tokens, int64_t head_dim, float scale) {
   const int64_t padded = WholeLanes(head_dim);
@@ -166,22 +169,22 @@ void TakeAlong(T* to, int64_t stride, const float* from, int64_t tokens, int64_t
   }
 }
 
-// Scores of queries [first_query, first_query + queries) with keys [first_key, first_key + keys), in rows of
-// `stride`.
+// The scores of queries [first_query, first_query + queries) with keys [first_key, first_key + keys), in rows
+// of `stride` elements.
 struct Tile {
   int64_t first_query, queries;
   int64_t first_key, keys;
   int64_t stride;
 
   bool IsFull() const { return first_key + keys <= first_query + 1; }
-  // Keys of the tile that its query `row` sees.
+  // Returns how many keys of the tile its query `row` sees.
   int64_t Seen(int64_t row) const { return std::clamp<int64_t>(first_query + row + 1 - first_key, 0, keys); }
-  // The first of its queries that sees key `column`.
+  // Returns the tile's first query that sees key `column`.
   int64_t FirstSeeing(int64_t column) const {
     return std::clamp<int64_t>(first_key + column - first_query, 0, queries);
   }
 
-  // Calls function(first row, rows, keys that the last of them sees).
+  // Calls function(first row, number of rows, number of keys that the last row sees) for each strip.
   template <typename Function>
   void ForStrips(const Function& function) const {
     if (IsFull()) return function(0, queries, keys);
@@ -201,7 +204,7 @@ void ForKeyTiles(int64_t first_query, int64_t queries, int64_t stride, const Fun
   }
 }
 
-// scores [queries, stride] of the keys that each strip sees.
+// Computes scores [queries, stride], for each strip only those of the keys that it sees.
 inline void MultiplyByKeys(const Tile& tile, const float* rows, int64_t row_stride, const float* keys_across,
                            int64_t across_stride, int64_t head_dim, float* scores) {
   tile.ForStrips([&](int64_t row, int64_t count, int64_t seen) {
@@ -210,7 +213,7 @@ inline void MultiplyByKeys(const Tile& tile, const float* rows, int64_t row_stri
   });
 }
 
-// out [queries, padded head_dim] += scores x rows of tokens.
+// Computes out [queries, padded head_dim] += scores x rows of tokens.
 inline void AddProductWithTokens(const Tile& tile, const float* scores, const float* tokens_along,
                                  int64_t padded, float* out) {
   tile.ForStrips([&](int64_t row, int64_t count, int64_t seen) {
@@ -219,7 +222,7 @@ inline void AddProductWithTokens(const Tile& tile, const float* scores, const fl
   });
 }
 
-// out [keys, padded head_dim] += transposed scores x rows of queries.
+// Computes out [keys, padded head_dim] += transposed scores x rows of queries.
 inline void AddProductWithQueries(const Tile& tile, const float* scores, const float* queries_along,
                                   int64_t padded, float* out) {
   const int64_t strip = tile.IsFull() ? tile.keys : kAttentionStrip;
@@ -232,8 +235,8 @@ inline void AddProductWithQueries(const Tile& tile, const float* scores, const f
   }
 }
 
-// Calls function(column, value of `row` from there, which lanes the query sees) for all vectors with a lane
-// that it sees.
+// Calls function(column, elements of `row` from there, mask of the lanes that the query sees) for all vectors
+// with at least one such lane.
 template <typename Function>
 inline void ForVectors(const float* row, int64_t seen, const Function& function) {
   for (int64_t column = 0; column < seen; column += kLanes) {
@@ -246,8 +249,8 @@ inline void ZeroFrom(float* row, int64_t seen, int64_t stride) {
   std::fill(row + first, row + stride, 0.0f);
 }
 
-// One row of scores becomes exp(score - maximum) of the keys that are seen and 0 for others; the maximum and
-// the sum so far go on. Returns what the sums so far are worth under the new maximum.
+// Replaces one row of scores by exp(score - maximum), and by 0 for keys that the query does not see. Updates
+// the running maximum and sum. Returns the factor that converts earlier sums to the new maximum.
 inline float SoftmaxRow(float* row, int64_t seen, int64_t stride, float& maximum, float& sum) {
   Vector largest = Fill(-INFINITY);
   ForVectors(row, seen, [&](int64_t, Vector x, Integers is_seen) {
@@ -273,13 +276,14 @@ inline void ScaleRow(float* row, int64_t count, float factor) {
   for (int64_t i = 0; i < count; i += kLanes) Store(row + i, Load(row + i) * factor);
 }
 
-// Queries [first_query, first_query + num_queries) of every head, which begin and end at tiles.
+// Computes the output of queries [first_query, first_query + num_queries) of every head. The range begins and
+// ends at a tile's border.
 template <typename T>
 void Attention(const AttentionHeads& x, void* out_raw, float* lse, int64_t first_query, int64_t num_queries,
                float* workspace) {
   const int64_t d = x.head_dim;
   const int64_t padded = WholeLanes(d);
-  const int64_t end = first_query + num_queries;  // and no key after it is seen
+  const int64_t end = first_query + num_queries;  // no query of the range sees a later key
   const int64_t across_stride = WholeLanes(end);
   const int64_t tile_rows = AttentionTileRows(end);
   const int64_t stride = AttentionTileColumns(end);
@@ -320,7 +324,8 @@ void Attention(const AttentionHeads& x, void* out_raw, float* lse, int64_t first
   }
 }
 
-// One row: scores become weights, and dweights the gradients of the scores.
+// Converts one row: scores become softmax weights, and dweights become the gradients of the scores. `dot` is
+// the dot product of the query's output and its gradient.
 inline void SoftmaxGradientRow(float* scores, float* dweights, int64_t seen, int64_t stride, float lse,
                                float dot) {
   ForVectors(scores, seen, [&](int64_t column, Vector x, Integers is_seen) {

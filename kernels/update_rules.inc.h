@@ -1,40 +1,41 @@
-// The arithmetic of each optimizer's update, for one element, in Real: fp32, and on CPUs fp64 too. The CPU's
-// and CUDA's tables are made from this one place. Included inside an unnamed namespace, after <array>,
-// <cmath> and kernels.h: each instruction set has functions of its own. The including file defines
-//   TRAINCTL_RULE              what stands in front of a function that runs on the table's device
-//   TRAINCTL_MUL_ADD(a, b, c)  a * b + c, on a GPU rounded once, whatever its compiler would make of the rest
-//   TRAINCTL_ADD_MUL(c, a, b)  c + a * b, likewise: a CPU's compiler may round either product or none
+// The arithmetic of each optimizer's update, for one element, in Real: fp32, or fp64 on CPUs. The CPU and
+// CUDA tables share this file. It is included inside an unnamed namespace, after <array>, <cmath> and
+// kernels.h, so that each instruction set has its own functions. The including file defines
+//   TRAINCTL_RULE              the specifiers of a function that runs on the table's device
+//   TRAINCTL_MUL_ADD(a, b, c)  a * b + c; on a GPU rounded once, independently of the compiler
+//   TRAINCTL_ADD_MUL(c, a, b)  c + a * b; the same. A CPU's compiler may fuse either product or none
 //
-// A rule is made from UpdateOptions, for parameters that decay or do not, then called for each element with
-// the parameter, its gradient, the factor and kNumStates elements of state.
+// A rule is constructed from UpdateOptions and whether the parameters decay. It is called for each element
+// with the parameter, its gradient, the gradient's factor and kNumStates elements of state.
 
-// Likewise what gradients are multiplied by.
+// Returns the factor of gradients that MasterKernels::clip_factor stores.
 TRAINCTL_RULE float ClipFactor(double loss, double squares, double clip_norm) {
   if (!std::isfinite(loss) || !std::isfinite(squares)) return NAN;
   const double factor = clip_norm / (std::sqrt(squares) + 1e-6);
   return clip_norm > 0 && factor < 1 ? static_cast<float>(factor) : 1.0f;
 }
 
-// Chris Wellons' lowbias32: of the functions of this form that were searched, one with the least bias.
+// Chris Wellons' hash lowbias32, one of the least biased functions of this form that a search has found.
 TRAINCTL_RULE uint32_t Mix(uint32_t x) {
   x = (x ^ (x >> 16)) * 0x7feb352du;
   x = (x ^ (x >> 15)) * 0x846ca68bu;
   return x ^ (x >> 16);
 }
 
-// 16 random bits for each key and number.
+// Returns 16 random bits for a key and a number.
 TRAINCTL_RULE uint32_t RoundingBits(uint32_t key, uint64_t number) {
   return Mix(static_cast<uint32_t>(number) + Mix(key + static_cast<uint32_t>(number >> 32))) >> 16;
 }
 
-// The bf16 above or below that fp32, each as likely as it is near; what is a bf16 stays, and so does NaN.
+// Rounds the fp32 with these bits to the bf16 above or below it, with probabilities that make the expected
+// value exact. `chance` is 16 random bits. Values that a bf16 can represent do not change, and NaN stays NaN.
 TRAINCTL_RULE uint32_t RoundByChance(uint32_t bits, uint32_t chance) {
   const uint32_t quiet = (bits >> 16) | 0x40;
   const uint32_t rounded = (bits + ((bits & 0x7f800000) == 0x7f800000 ? 0 : chance)) >> 16;
   return (bits & 0x7fffffff) > 0x7f800000 ? quiet : rounded;
 }
 
-// Decoupled weight decay (Loshchilov & Hutter 2019), in the order of torch.optim.AdamW.
+// AdamW with decoupled weight decay (Loshchilov & Hutter 2019), in torch.optim.AdamW's order of operations.
 template <typename Real>
 struct AdamWRule {
   using Element = Real;
@@ -60,7 +61,8 @@ struct AdamWRule {
   }
 };
 
-// Chen et al. 2023, arXiv 2302.06675, algorithm 2: the sign of an average steps, decoupled weight decay.
+// Lion (Chen et al. 2023, arXiv 2302.06675, algorithm 2): steps by the sign of an average of gradients, with
+// decoupled weight decay.
 template <typename Real>
 struct LionRule {
   using Element = Real;
@@ -82,7 +84,8 @@ struct LionRule {
   }
 };
 
-// torch.optim.SGD with momentum, without dampening or Nesterov: weight decay is part of the gradient.
+// SGD like torch.optim.SGD with momentum, without dampening or Nesterov momentum. Weight decay is added to
+// the gradient.
 template <typename Real>
 struct SgdRule {
   using Element = Real;
@@ -100,7 +103,7 @@ struct SgdRule {
   }
 };
 
-// In the order of UpdateRule; Kernel<Rule>::Run is the table's function.
+// Returns the table's functions in the order of UpdateRule. Kernel<Rule>::Run is the function of a rule.
 template <template <typename> typename Kernel, typename Real>
 constexpr std::array<UpdateFunction, kNumUpdateRules> AllUpdates() {
   return {Kernel<AdamWRule<Real>>::Run, Kernel<LionRule<Real>>::Run, Kernel<SgdRule<Real>>::Run};

@@ -17,15 +17,15 @@ absl::Status CheckStartedOnce() {
   if (!copies) return absl::OkStatus();
   return UsageError(absl::StrCat(
       copies->starter, " started this command ", copies->count, " times (", copies->variable, "=",
-      copies->count, copies->rank.empty() ? "" : absl::StrCat("; this is number ", copies->rank),
-      "), and each would start all workers. trainctl starts one worker for each device itself: start it "
-      "once, such as with 'srun --nodes=1 --ntasks=1 trainctl launch ...'"));
+      copies->count, copies->rank.empty() ? "" : absl::StrCat("; this is copy ", copies->rank),
+      "), and each copy would start all the workers. trainctl starts one worker per device itself, so run it "
+      "only once, for example with 'srun --nodes=1 --ntasks=1 trainctl launch ...'"));
 }
 
 void NoteBatchJob() {
   const absl::StatusOr<std::optional<cluster::BatchJob>> job = cluster::FindBatchJob(std::getenv);
   if (!job.ok() || !job->has_value()) return;
-  std::fprintf(stderr, "note: Slurm ends the run with job %s, when its script or shell ends\n",
+  std::fprintf(stderr, "note: this run ends together with the script or shell of Slurm job %s\n",
                (*job)->id.c_str());
 }
 
@@ -37,11 +37,11 @@ void NoteIdleNodes() {
   }
   if (!job->has_value() || (*job)->nodes.size() < 2) return;
   const cluster::BatchJob& found = **job;
-  std::fputs(absl::StrCat("note: job ", found.id, " of Slurm has ", found.nodes.size(), " nodes (",
-                          found.node_list, "), and launch.backend = \"local\" trains on one",
+  std::fputs(absl::StrCat("note: Slurm job ", found.id, " has ", found.nodes.size(), " nodes (",
+                          found.node_list, "), but launch.backend = \"local\" trains on only one",
                           found.this_node.empty() ? "" : ": " + found.this_node,
-                          "; launch.backend = \"slurm\" with cluster.nodes = ", found.nodes.size(),
-                          " takes all of them\n")
+                          "; to use all of them, set launch.backend = \"slurm\" and cluster.nodes = ",
+                          found.nodes.size(), "\n")
                  .c_str(),
              stderr);
 }

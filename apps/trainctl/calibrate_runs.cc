@@ -17,7 +17,7 @@ namespace {
 void PrintErrors(const char* what, const published::ErrorSummary& before,
                  const published::ErrorSummary& after) {
   if (before.count == 0) {
-    std::printf("%-10s nothing was measured\n", what);
+    std::printf("%-10s no measurements\n", what);
     return;
   }
   std::printf(
@@ -55,7 +55,7 @@ absl::StatusOr<ExitCode> CalibrateToRuns(const std::string& file, const std::str
   }
   Print(calibration);
   if (!out.empty()) {
-    std::printf("written to %s; use it with --profile %s\n", launcher::PrintableText(out).c_str(),
+    std::printf("wrote %s; use it with --profile %s\n", launcher::PrintableText(out).c_str(),
                 ShellQuote(out).c_str());
   }
   return ExitCode::kOk;

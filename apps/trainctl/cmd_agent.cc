@@ -34,13 +34,13 @@ std::string ReadFromInput() {
 absl::StatusOr<std::string> ReadFromFile(const std::string& path) {
   const char* name = std::getenv("SLURMD_NODENAME");
   if (name == nullptr)
-    return UsageError("--invitations is for agents in a step of Slurm: SLURMD_NODENAME is not set");
+    return UsageError("--invitations works only inside a Slurm step, but SLURMD_NODENAME is not set");
   TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxInvitationsBytes));
   for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
     TRAINCTL_ASSIGN_OR_RETURN(const rpc::Invitation invitation, rpc::ReadInvitation(std::string(line)));
     if (invitation.node == name) return std::string(line);
   }
-  return UsageError(absl::StrCat(path, " has no invitation for node ", name));
+  return UsageError(absl::StrCat(path, " contains no invitation for node ", name));
 }
 
 absl::StatusOr<ExitCode> RunAgentHere(const std::string& path) {
@@ -51,7 +51,9 @@ absl::StatusOr<ExitCode> RunAgentHere(const std::string& path) {
     TRAINCTL_ASSIGN_OR_RETURN(invitation, ReadFromFile(path));
   }
   if (invitation.empty()) {
-    return UsageError("an agent is started by 'trainctl launch', which writes an invitation to its input");
+    return UsageError(
+        "'trainctl launch' starts agents and writes an invitation to their standard input; do not start one "
+        "by hand");
   }
   TRAINCTL_ASSIGN_OR_RETURN(const rpc::Invitation read, rpc::ReadInvitation(invitation));
   launcher::AgentRunOptions options;
@@ -60,6 +62,7 @@ absl::StatusOr<ExitCode> RunAgentHere(const std::string& path) {
     return LookAtThisNode(program, setup);
   };
   options.node = read.node;
+  options.run_dir = read.run_dir;
   options.connect = [&](const std::string& socket_path, const std::string& token_path,
                         const std::function<bool()>& is_cancelled) {
     return rpc::ConnectAgent({.invitation = read,
@@ -74,12 +77,13 @@ absl::StatusOr<ExitCode> RunAgentHere(const std::string& path) {
 }  // namespace
 
 void AddAgent(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("agent", "One machine's part of a run; started by launch, not by hand");
-  verb->group("");  // not listed
+  CLI::App* verb =
+      app.add_subcommand("agent", "Run one machine's part of a job (started by launch, not by hand)");
   SetExample(*verb, "ssh node2 trainctl agent < invitation");
   const auto path = std::make_shared<std::string>();
-  verb->add_option("--invitations", *path,
-                   "File with a line for each node of a step of Slurm; default: standard input");
+  verb->add_option(
+      "--invitations", *path,
+      "File with one invitation per line, one for each node of a Slurm step (default: standard input)");
   verb->callback([&action, path] { action = [path](const Output&) { return RunAgentHere(*path); }; });
 }
 

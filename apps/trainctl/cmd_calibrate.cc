@@ -64,9 +64,9 @@ absl::StatusOr<std::vector<Load>> LoadsOf(const CalibrateOptions& options, const
     return UsageError(absl::StrCat("--precision bf16: ", host.cpu, " has no bf16 instructions"));
   }
   if (options.workers > host.allowed_cores) {
-    return UsageError(absl::StrCat("--workers ", options.workers, ": this process may use ",
+    return UsageError(absl::StrCat("--workers ", options.workers, ": this process may use only ",
                                    host.allowed_cores,
-                                   " core(s), and more workers than that measure their waiting"));
+                                   " core(s), and workers that wait for a core distort the measurement"));
   }
   std::vector<Load> loads;
   const bool own = options.workers > 0 || options.threads > 0;
@@ -126,11 +126,12 @@ void Print(const MachineMeasurement& measurement) {
                                                          {Resource::kOperators, ""},
                                                          {Resource::kSentBytes, "B"},
                                                          {Resource::kCollectives, ""},
+                                                         {Resource::kTensorExchanges, ""},
                                                          {Resource::kSteps, ""}};
   std::printf("%s, %d cores\n", measurement.profile.cpu.c_str(), static_cast<int>(measurement.profile.cores));
   for (size_t i = 0; i < measurement.fits.size(); ++i) {
     const MachineMeasurement::Fit& fit = measurement.fits[i];
-    std::printf("\n%s: step times of %d probes met within %.1f %% (mean), %+.1f %% (worst)\n",
+    std::printf("\n%s: step times of %d probes predicted within %.1f %% (mean), %+.1f %% (worst)\n",
                 fit.load.c_str(), fit.num_probes, 100 * fit.mean_error, 100 * fit.worst_error);
     for (const auto& [resource, unit] : kUnits) {
       std::printf("  %-26s %s\n", std::string(simulate::ResourceName(resource)).c_str(),
@@ -164,8 +165,8 @@ void WarnOfAnotherName(const std::string& measured) {
   const std::vector<std::string> models = Shown().models;
   if (!models.empty() && models.front() == measured) return;
   std::fprintf(stderr,
-               "note: plans on this machine are of %s, and this was measured of %s: they do not use it\n",
-               models.empty() ? "no device that a driver shows" : models.front().c_str(), measured.c_str());
+               "note: plans on this machine are for %s and will not use this profile, which describes %s\n",
+               models.empty() ? "no visible device" : models.front().c_str(), measured.c_str());
 }
 
 absl::Status MakeFolderOf(const std::string& path) {
@@ -175,7 +176,7 @@ absl::Status MakeFolderOf(const std::string& path) {
 
 absl::StatusOr<ExitCode> CalibrateMachine(const CalibrateOptions& options, const Output& output) {
   const std::string path = options.out.empty() ? simulate::MachineProfilePath() : options.out;
-  if (path.empty()) return UsageError("neither HOME nor XDG_CONFIG_HOME is set; name a file with --out");
+  if (path.empty()) return UsageError("neither HOME nor XDG_CONFIG_HOME is set; specify a file with --out");
   OutputRules rules = options.output_rules;
   rules.overwrite |= options.out.empty();  // the user's configuration is there to be kept up to date
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, cluster::DetectHost());
@@ -183,7 +184,7 @@ absl::StatusOr<ExitCode> CalibrateMachine(const CalibrateOptions& options, const
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<Load> loads, LoadsOf(options, host));
   TRAINCTL_RETURN_IF_ERROR(MakeFolderOf(path));
   TRAINCTL_ASSIGN_OR_RETURN(const OutputTarget target, FindOutput(path, rules));
-  std::fprintf(stderr, "measuring this machine%s; other work on it spoils the result\n",
+  std::fprintf(stderr, "measuring this machine%s; other work on this machine distorts the result\n",
                of_device ? "'s device" : "");
   TRAINCTL_ASSIGN_OR_RETURN(const MachineMeasurement measurement,
                             of_device ? MeasureDeviceOf(host) : MeasureCpu(host, loads, options));
@@ -199,7 +200,7 @@ absl::StatusOr<ExitCode> CalibrateMachine(const CalibrateOptions& options, const
     } else {
       Print(measurement);
     }
-    std::printf("\nwritten: %s\n", path.c_str());
+    std::printf("\nwrote %s\n", path.c_str());
   }
   if (of_device) WarnOfAnotherName(measurement.profile.devices.front().name);
   return ExitCode::kOk;
@@ -208,14 +209,14 @@ absl::StatusOr<ExitCode> CalibrateMachine(const CalibrateOptions& options, const
 absl::StatusOr<ExitCode> RunCalibrate(const CalibrateOptions& options, const Output& output) {
   if (options.file.empty()) {
     if (options.device == "cuda" && options.HasLoad()) {
-      return UsageError("--precision, --workers, --threads and --rounds apply to the CPU only");
+      return UsageError("--precision, --workers, --threads and --rounds apply only to the CPU");
     }
     return CalibrateMachine(options, output);
   }
   if (!options.device.empty() || options.HasLoad()) {
     return UsageError(
-        "--device, --precision, --workers, --threads and --rounds are of this machine; runs of a file state "
-        "their own");
+        "--device, --precision, --workers, --threads and --rounds apply to measuring this machine and cannot "
+        "be combined with FILE");
   }
   return CalibrateToRuns(options.file, options.out, options.output_rules, output);
 }
@@ -224,32 +225,31 @@ absl::StatusOr<ExitCode> RunCalibrate(const CalibrateOptions& options, const Out
 
 void AddCalibrate(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand(
-      "calibrate", "Measure this machine, so that plans predict its times; or fit another to its runs");
+      "calibrate", "Measure this machine, or fit another machine to its measured runs, for accurate plans");
   auto options = std::make_shared<CalibrateOptions>();
   verb->add_option("FILE", options->file,
-                   "A CSV of measured runs (docs/reference/other-trainers.md lists its columns): fit the "
-                   "constants of the machine that they ran on, instead of measuring this one");
-  verb->add_option("--out", options->out,
-                   "Where to write the profile (default: the user's configuration; with FILE: nowhere)")
+                   "CSV of measured runs to fit the constants of their machine to, instead of measuring this "
+                   "one (columns: docs/reference/other-trainers.md)");
+  verb->add_option(
+          "--out", options->out,
+          "Write the profile to this file (default: the user's configuration folder; nowhere with FILE)")
       ->type_name("FILE");
   AddForceFlag(*verb, options->output_rules.overwrite);
   verb->add_option("--device", options->device,
-                   "What to measure (default: cuda where a driver shows a device and no load of a CPU is "
-                   "asked for, else cpu)")
+                   "Device to measure (default: cuda if a device is visible and no CPU option is given, "
+                   "otherwise cpu)")
       ->check(CLI::IsMember({"cpu", "cuda"}));
   verb->add_option("--precision", options->precision,
-                   "Only this type (default: both, where the CPU has bf16 instructions)")
+                   "Measure only this data type (default: both if the CPU has bf16 instructions)")
       ->check(CLI::IsMember({"fp32", "bf16"}));
   verb->add_option("--workers", options->workers,
-                   "Only with so many workers at once (default: one, and one a core)")
+                   "Measure only with this many concurrent workers (default: one, and one per core)")
       ->check(WholeNumber(1, 1024));
   verb->add_option("--threads", options->threads,
-                   "Only with so many threads a worker (default: its share of the cores)")
+                   "Measure only with this many threads per worker (default: its share of the cores)")
       ->check(WholeNumber(1, 1024));
-  verb->add_option(
-          "--rounds", options->rounds,
-          "How often everything is measured (default: 3); fewer take less time, and a machine that is "
-          "slow for a while spoils more")
+  verb->add_option("--rounds", options->rounds,
+                   "Number of measurement rounds (default: 3). Fewer rounds are faster but noisier")
       ->check(WholeNumber(1, 100));
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl calibrate --device cpu && trainctl plan recipes/toy_1m_cpu.toml");

@@ -41,7 +41,7 @@ Json JsonOf(const Examined& examined) {
 
 absl::StatusOr<std::vector<Examined>> CheckpointsOf(const std::string& run, Depth depth) {
   if (!PathExists(run)) {
-    return UsageError(absl::StrCat("there is no run folder ", run, "; name one: trainctl checkpoint ls RUN"));
+    return UsageError(absl::StrCat("no such run folder: ", run, "; specify one: trainctl checkpoint ls RUN"));
   }
   return checkpoint::ExamineAll(absl::StrCat(run, "/checkpoints"), depth);
 }
@@ -65,11 +65,11 @@ absl::StatusOr<ExitCode> List(const std::string& run, const Output& output) {
 absl::StatusOr<ExitCode> Verify(const std::string& path, const Output& output) {
   std::vector<Examined> list;
   if (PathExists(absl::StrCat(path, "/manifest.json")) || !PathExists(absl::StrCat(path, "/checkpoints"))) {
-    if (!PathExists(path)) return UsageError(absl::StrCat("there is no run or checkpoint folder ", path));
+    if (!PathExists(path)) return UsageError(absl::StrCat("no such run or checkpoint folder: ", path));
     list.push_back(checkpoint::ExamineFolder(path, Depth::kEveryByte));
   } else {
     TRAINCTL_ASSIGN_OR_RETURN(list, CheckpointsOf(path, Depth::kEveryByte));
-    if (list.empty()) return BadDataError(absl::StrCat(path, ": has no checkpoint to verify"));
+    if (list.empty()) return BadDataError(absl::StrCat(path, ": no checkpoint to verify"));
   }
   Json report = {{"schema", "trainctl.checkpoint-verify.v1"}, {"checkpoints", Json::array()}};
   absl::Status first_failure;
@@ -85,7 +85,7 @@ absl::StatusOr<ExitCode> Verify(const std::string& path, const Output& output) {
 }
 
 struct ExportOptions {
-  CheckpointChoice checkpoint;
+  ModelChoice checkpoint;
   std::string out;
   std::string dtype = "fp32";
 };
@@ -94,22 +94,23 @@ struct ExportOptions {
 absl::Status CheckIsFree(const std::string& folder) {
   std::error_code error;
   if (PathExists(folder) && !std::filesystem::is_directory(folder, error)) {
-    return UsageError(absl::StrCat("--out ", folder, " is not a folder; name another one"));
+    return UsageError(absl::StrCat("--out ", folder, " is not a folder; choose another path"));
   }
   for (const std::string& name : FolderEntries(folder)) {
     if (!run::IsModelFile(name) && !absl::EndsWith(name, ".safetensors") &&
         !absl::EndsWith(name, ".safetensors.index.json")) {
       continue;
     }
-    return UsageError(absl::StrCat("--out ", folder, " already holds ", name,
-                                   " of a model; name another folder, or empty this one"));
+    return UsageError(absl::StrCat("--out ", folder, " already contains ", name,
+                                   "; choose another folder, or empty this one"));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<ExitCode> Export(const ExportOptions& options, const Output& output) {
   TRAINCTL_RETURN_IF_ERROR(CheckIsFree(options.out));
-  TRAINCTL_ASSIGN_OR_RETURN(std::vector<std::string> args, OneProcessArgs("export", options.checkpoint));
+  TRAINCTL_ASSIGN_OR_RETURN(const ModelSource model, FindCheckpoint(options.checkpoint));
+  TRAINCTL_ASSIGN_OR_RETURN(std::vector<std::string> args, OneProcessArgs("export", model));
   args.insert(args.end(),
               {"--out", options.out, "--dtype", options.dtype, "--form", output.json ? "json" : "text"});
   return ExecWorker(args);
@@ -118,7 +119,7 @@ absl::StatusOr<ExitCode> Export(const ExportOptions& options, const Output& outp
 }  // namespace
 
 void AddCheckpoint(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("checkpoint", "List, verify and export the checkpoints of a run");
+  CLI::App* verb = app.add_subcommand("checkpoint", "List, verify and export a run's checkpoints");
   verb->require_subcommand(1);
   SetExample(*verb, "trainctl checkpoint verify runs/latest");
 
@@ -129,15 +130,15 @@ void AddCheckpoint(CLI::App& app, Action& action) {
   SetExample(*ls, "trainctl checkpoint ls runs/latest --json");
   ls->callback([&action, run] { action = [run](const Output& output) { return List(*run, output); }; });
 
-  CLI::App* verify = verb->add_subcommand("verify", "Read every byte and compare it with its checksum");
-  verify->add_option("PATH", *run, "Run folder, or one checkpoint's folder")->capture_default_str();
+  CLI::App* verify = verb->add_subcommand("verify", "Verify every byte against its checksum");
+  verify->add_option("PATH", *run, "Run folder or checkpoint folder")->capture_default_str();
   AddJsonFlag(*verify);
   SetExample(*verify, "trainctl checkpoint verify runs/latest/checkpoints/step-00000500");
   auto options = std::make_shared<ExportOptions>();
   CLI::App* exporting = verb->add_subcommand("export", "Write a checkpoint as a Hugging Face folder");
   AddCheckpointChoice(*exporting, options->checkpoint);
-  exporting->add_option("--out", options->out, "The folder to write")->required()->type_name("FOLDER");
-  exporting->add_option("--dtype", options->dtype, "Of the weights")
+  exporting->add_option("--out", options->out, "Folder to write to")->required()->type_name("FOLDER");
+  exporting->add_option("--dtype", options->dtype, "Data type of the exported weights")
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str();
   AddJsonFlag(*exporting);

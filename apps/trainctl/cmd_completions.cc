@@ -11,9 +11,11 @@
 namespace trainctl::cli {
 
 void AddCompletions(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("completions", "Print the script that completes trainctl in a shell");
+  CLI::App* verb = app.add_subcommand("completions", "Print the completion script for a shell");
   auto shell = std::make_shared<std::string>();
-  verb->add_option("SHELL", *shell, "The shell")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  verb->add_option("SHELL", *shell, "Shell to generate completions for")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
   SetExample(*verb, "source <(trainctl completions bash)");
   verb->callback([&action, shell] {
     action = [shell](const Output&) -> absl::StatusOr<ExitCode> {

@@ -43,7 +43,9 @@ absl::StatusOr<ExitCode> RunPrepare(data::PrepareOptions options, const Output& 
     Print(absl::StrCat(
         "Wrote ", dataset->prefix, ".bin, .idx and .json: ", dataset->documents, " documents, ",
         dataset->tokens, " tokens (", std::string(data::TokenTypeName(dataset->token_type)),
-        ", for model.vocab >= ", dataset->vocab, ") from ", dataset->sources.size(), " files\n"));
+        ", for model.vocab >= ", dataset->vocab, ") from ",
+        options.reads_standard_input() ? "standard input" : absl::StrCat(dataset->sources.size(), " files"),
+        "\n"));
   }
   if (dataset->left_out.count > 0) view.Note(data::FormatLeftOut(dataset->left_out));
   return ExitCode::kOk;
@@ -79,11 +81,11 @@ void AppendSequence(const data::Batch& batch, int64_t number, bool json, std::st
   }
   int64_t num_targets = 0;
   for (const uint8_t counts : batch.loss_mask) num_targets += counts;
-  absl::StrAppend(&out, "sequence ", number, ": ", num_targets, " of ", batch.seq_len, " targets count, ",
-                  batch.document.empty() ? 0 : batch.document.back() + 1, " documents\n  tokens    ",
-                  Row(batch.tokens), "\n  targets   ", Row(batch.targets), "\n  loss_mask ",
-                  Row(batch.loss_mask), "\n  document  ", Row(batch.document), "\n  positions ",
-                  Row(batch.positions), "\n");
+  absl::StrAppend(&out, "sequence ", number, ": ", num_targets, " of ", batch.seq_len,
+                  " targets count toward the loss, ", batch.document.empty() ? 0 : batch.document.back() + 1,
+                  " documents\n  tokens    ", Row(batch.tokens), "\n  targets   ", Row(batch.targets),
+                  "\n  loss_mask ", Row(batch.loss_mask), "\n  document  ", Row(batch.document),
+                  "\n  positions ", Row(batch.positions), "\n");
 }
 
 absl::StatusOr<std::unique_ptr<data::BatchSource>> OpenEvalSet(const recipe::Recipe& recipe,
@@ -95,12 +97,12 @@ absl::StatusOr<std::unique_ptr<data::BatchSource>> OpenEvalSet(const recipe::Rec
     if (set.name != options.eval_set) continue;
     if (options.step > set.num_batches) {
       return UsageError(absl::StrCat("evaluation set ", set.name, " has ", set.num_batches,
-                                     " batches; --step is from 1 to ", set.num_batches));
+                                     " batches; --step must be from 1 to ", set.num_batches));
     }
     return std::move(set.source);
   }
   return UsageError(absl::StrCat("there is no evaluation set '", options.eval_set,
-                                 "'; there are: ", names.empty() ? "none" : absl::StrJoin(names, ", ")));
+                                 "'; the recipe has: ", names.empty() ? "none" : absl::StrJoin(names, ", ")));
 }
 
 absl::StatusOr<ExitCode> RunBatch(const BatchOptions& options, const Output& output) {
@@ -127,50 +129,56 @@ absl::StatusOr<ExitCode> RunBatch(const BatchOptions& options, const Output& out
 }
 
 void AddPrepare(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("prepare", "Tokenize text or JSONL files into a .bin/.idx dataset");
+  CLI::App* verb =
+      app.add_subcommand("prepare", "Tokenize text, JSONL or Parquet files into a .bin/.idx dataset");
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl data prepare books/*.txt web.jsonl.zst --tokenizer byte --out data/mixed");
   auto options = std::make_shared<data::PrepareOptions>();
   verb->add_option("IN", options->inputs,
-                   ".jsonl and .ndjson: a document per line; anything else: a document per file; plain, or "
-                   "packed with gzip or zstd")
+                   "Input files: one document per line in .jsonl and .ndjson files, one per row in .parquet "
+                   "files, and one per file otherwise. Text and JSONL may be compressed with gzip or zstd. - "
+                   "reads standard input and requires --kind")
       ->required();
-  verb->add_option("--kind", options->kind, "Of all files: by their names, or as said here")
-      ->check(CLI::IsMember({"auto", "jsonl", "text"}))
+  verb->add_option("--kind", options->kind, "Format of the input files; auto infers it from their names")
+      ->check(CLI::IsMember({"auto", "jsonl", "parquet", "text"}))
       ->capture_default_str();
   verb->add_option("--tokenizer", options->tokenizer,
-                   "\"byte\" (one token per byte), a tokenizer.json, a sentencepiece .model, or their folder")
+                   "\"byte\" (one token per byte), a tokenizer.json, a SentencePiece .model file, or the "
+                   "folder that contains it")
       ->type_name("TOKENIZER")
       ->capture_default_str();
-  verb->add_option("--out", options->prefix, "Writes PREFIX.bin, PREFIX.idx and PREFIX.json")
+  verb->add_option("--out", options->prefix, "Write PREFIX.bin, PREFIX.idx and PREFIX.json")
       ->required()
       ->type_name("PREFIX");
-  verb->add_option("--text-field", options->text_field, "JSONL: the field with the text")
+  verb->add_option("--text-field", options->text_field,
+                   "Field of JSONL and Parquet files that contains the text")
       ->capture_default_str();
   verb->add_option("--on-bad-line", options->on_bad_line,
-                   "JSONL: stop at a line that is not an object with this field, or skip it and report it")
+                   "What to do with a JSONL line or Parquet row whose text field is missing or not a string: "
+                   "stop with an error, or skip and report it")
       ->check(CLI::IsMember({"stop", "skip"}))
       ->capture_default_str();
-  verb->add_flag(
-      "--end-of-document", options->end_of_document,
-      "End each document with token 256 (the model needs vocab >= 257), or the tokenizer's own end token");
-  verb->add_option("--threads", options->num_threads, "Threads that tokenize (default: one per core)")
+  verb->add_flag("--end-of-document", options->end_of_document,
+                 "Append an end token to each document: the tokenizer's own, or token 256 for bytes "
+                 "(requires vocab >= 257)");
+  verb->add_option("--threads", options->num_threads, "Number of tokenizing threads (default: one per core)")
       ->check(CLI::Range(0, 1024))
       ->type_name("N");
   AddForceFlag(*verb, options->overwrite);
-  verb->add_flag("--restart", options->restart, "Begin anew where an interrupted preparation could go on");
+  verb->add_flag("--restart", options->restart,
+                 "Start over instead of resuming an interrupted run of this command");
   verb->callback([&action, options] {
     action = [options](const Output& output) { return RunPrepare(*options, output); };
   });
 }
 
 void AddBatch(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("batch", "Print the exact token ids of a step's batch");
+  CLI::App* verb = app.add_subcommand("batch", "Print the exact token IDs in a step's batch");
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl data batch recipe.toml --step 100 --json");
   auto options = std::make_shared<BatchOptions>();
-  verb->add_option("RECIPE", options->recipe, "The recipe (TOML)")->required();
-  verb->add_option("--step", options->step, "The step, counted from 1 as in the run's log")
+  verb->add_option("RECIPE", options->recipe, "Recipe (TOML)")->required();
+  verb->add_option("--step", options->step, "Step whose batch to print, counted from 1 as in the run's log")
       ->required()
       ->check(WholeNumber(1))
       ->type_name("N");
@@ -178,7 +186,7 @@ void AddBatch(CLI::App& app, Action& action) {
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
   verb->add_option("--eval", options->eval_set,
-                   "A batch of this evaluation set (default: of the training data)")
+                   "Print a batch of this evaluation set instead of the training data")
       ->type_name("NAME");
   verb->callback([&action, options] {
     action = [options](const Output& output) { return RunBatch(*options, output); };
@@ -188,7 +196,7 @@ void AddBatch(CLI::App& app, Action& action) {
 }  // namespace
 
 void AddData(CLI::App& app, Action& action) {
-  CLI::App* group = app.add_subcommand("data", "Prepare data; look at batches");
+  CLI::App* group = app.add_subcommand("data", "Prepare datasets and inspect batches");
   group->require_subcommand(1);
   SetExample(*group, "trainctl data prepare corpus.jsonl --out data/corpus");
   AddPrepare(*group, action);

@@ -47,11 +47,11 @@ Finding Profile(const doctor::Machine& machine) {
                                             : !(*profile)->measured.empty());
   if (is_measured) return {"measured rates", simulate::MachineProfilePath(), Health::kGood, ""};
   if (has_accelerator) {
-    return {"measured rates", "none of " + machine.accelerators.front(), Health::kNote,
-            "`trainctl calibrate --device cuda` measures it, so that plans predict its times"};
+    return {"measured rates", "none for " + machine.accelerators.front(), Health::kNote,
+            "run `trainctl calibrate --device cuda` so that plans can predict its speed"};
   }
-  return {"measured rates", "none of this machine", Health::kNote,
-          notes.empty() ? "`trainctl calibrate` measures it, so that plans predict its times" : notes[0]};
+  return {"measured rates", "none for this machine", Health::kNote,
+          notes.empty() ? "run `trainctl calibrate` so that plans can predict its speed" : notes[0]};
 }
 
 void Print(const doctor::Machine& machine) {
@@ -115,7 +115,7 @@ absl::StatusOr<ExitCode> RunDoctor(const Output& output) {
 }  // namespace
 
 void AddDoctor(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("doctor", "Say what of this machine a run can use, and what is wrong");
+  CLI::App* verb = app.add_subcommand("doctor", "Check this machine and report problems");
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl doctor");
   verb->callback([&action] { action = RunDoctor; });

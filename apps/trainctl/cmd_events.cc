@@ -57,12 +57,12 @@ absl::Status PrintEvents(const std::string& path, bool follow, bool json) {
 
 void AddEvents(CLI::App& app, Action& action) {
   CLI::App* verb =
-      app.add_subcommand("events", "Print what happened to a run: launches, failures, checkpoints, stops");
+      app.add_subcommand("events", "Print a run's history: launches, failures, checkpoints, stops");
   auto path = std::make_shared<std::string>();
   auto follow = std::make_shared<bool>(false);
   verb->add_option("RUN", *path, "Run folder (default: runs/latest)");
-  verb->add_flag("--follow,-f", *follow, "Go on until the run ends");
-  verb->add_flag("--json")->description("Print the journal's events, a JSON object on each line");
+  verb->add_flag("--follow,-f", *follow, "Keep printing new events until the run ends");
+  verb->add_flag("--json")->description("Print the journal's events, one JSON object per line");
   SetExample(*verb, "trainctl events runs/latest --follow");
   verb->callback([&action, path, follow] {
     action = [path, follow](const Output& output) -> absl::StatusOr<ExitCode> {

@@ -25,7 +25,7 @@ absl::StatusOr<ExitCode> ExportTensorboard(const ExportOptions& options, const O
   // A run that goes on may write events into its own folder; another folder is nobody's.
   if (options.out.empty()) TRAINCTL_RETURN_IF_ERROR(run.Lock());
   if (!PathExists(run.metrics_path()) && !PathExists(run.timings_path())) {
-    return BadDataError(absl::StrCat(run.path(), " has no metrics.jsonl yet: there is nothing to export"));
+    return BadDataError(absl::StrCat(run.path(), " has no metrics.jsonl yet, so there is nothing to export"));
   }
   telemetry::TensorboardOptions events;
   events.folder = options.out.empty() ? run.tensorboard_path() : options.out;
@@ -50,7 +50,7 @@ absl::StatusOr<ExitCode> ExportTensorboard(const ExportOptions& options, const O
     std::puts(PrintableJson(report).c_str());
   } else {
     std::puts(absl::StrCat("Wrote ", launcher::PrintableText(log.path()), ": ", log.num_scalars(),
-                           " scalars of ", log.num_steps(), " steps\nLook at it with: tensorboard --logdir ",
+                           " scalars of ", log.num_steps(), " steps\nView them with: tensorboard --logdir ",
                            ShellQuote(events.folder))
                   .c_str());
   }
@@ -60,15 +60,15 @@ absl::StatusOr<ExitCode> ExportTensorboard(const ExportOptions& options, const O
 }  // namespace
 
 void AddExport(CLI::App& app, Action& action) {
-  CLI::App* group = app.add_subcommand("export", "Write what a run logged in the format of another program");
+  CLI::App* group = app.add_subcommand("export", "Export a run's metrics to other programs");
   group->require_subcommand(1);
   SetExample(*group, "trainctl export tensorboard runs/latest");
   CLI::App* verb =
-      group->add_subcommand("tensorboard", "Write TensorBoard events: all metrics, and the recipe");
+      group->add_subcommand("tensorboard", "Export a run's metrics and recipe as TensorBoard events");
   auto options = std::make_shared<ExportOptions>();
   verb->add_option("RUN", options->run, "Run folder (default: runs/latest)");
   verb->add_option("--out", options->out,
-                   "Folder for the events, also of a run that goes on (default: RUN/tensorboard)")
+                   "Folder for the events (default: RUN/tensorboard). The run may still be in progress")
       ->type_name("DIR");
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl export tensorboard runs/latest --out /tmp/events");

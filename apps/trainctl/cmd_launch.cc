@@ -18,6 +18,7 @@
 #include "apps/trainctl/detach.h"
 #include "apps/trainctl/early_stop.h"
 #include "apps/trainctl/failure_report.h"
+#include "apps/trainctl/host_answers.h"
 #include "apps/trainctl/host_of_run.h"
 #include "apps/trainctl/job_access.h"
 #include "apps/trainctl/job_console.h"
@@ -28,6 +29,7 @@
 #include "apps/trainctl/plan_json.h"
 #include "apps/trainctl/planned_job.h"
 #include "apps/trainctl/remote_nodes.h"
+#include "apps/trainctl/run_monitors.h"
 #include "apps/trainctl/run_numbers.h"
 #include "apps/trainctl/slurm_job.h"
 #include "apps/trainctl/verify_plan.h"
@@ -36,11 +38,13 @@
 #include "base/json.h"
 #include "base/shell_quote.h"
 #include "base/units.h"
+#include "checkpoint/checkpoint_io.h"
 #include "checkpoint/examine.h"
 #include "cluster/host.h"
 #include "cluster/kubernetes_job.h"
 #include "data/batch_source.h"
 #include "data/data_record.h"
+#include "data/earlier_end.h"
 #include "data/fingerprint.h"
 #include "data/kept_documents.h"
 #include "launcher/job.h"
@@ -85,7 +89,7 @@ absl::Status CheckDataUnchanged(const run::RunFolder& run, const recipe::Recipe&
                             data::ParseDataRecord(stored, run.data_path()));
   TRAINCTL_ASSIGN_OR_RETURN(std::vector<data::FileFingerprint> files, data::Fingerprint(recipe.data));
   if (before.size() != files.size()) {
-    return BadDataError(absl::StrCat("the list of data files is not the one in ", run.data_path()));
+    return BadDataError(absl::StrCat("the list of data files differs from the one in ", run.data_path()));
   }
   for (size_t i = 0; i < files.size(); ++i) {
     // Runs of earlier builds have checksums of whole files, whatever their size.
@@ -94,7 +98,7 @@ absl::Status CheckDataUnchanged(const run::RunFolder& run, const recipe::Recipe&
     }
     if (IsSame(before[i], files[i])) continue;
     return BadDataError(absl::StrCat(files[i].path,
-                                     " has changed since the run began (size or checksum, see ",
+                                     " has changed since the run started (different size or checksum; see ",
                                      run.data_path(), "); restore it, or launch a new run"));
   }
   return absl::OkStatus();
@@ -134,7 +138,7 @@ void PrintOutcome(const launcher::JobOutcome& outcome, const run::RunFolder& run
   using Kind = launcher::JobOutcome::Kind;
   FailureReport failure;
   if (outcome.kind == Kind::kFailed) failure = ReportOf(outcome, run);
-  const int code = static_cast<int>(outcome.exit_code());
+  const int code = static_cast<int>(launcher::LaunchExitCode(outcome));
   const std::string resume = absl::StrCat("trainctl resume ", ShellQuote(run.path()));
   const int64_t step = run.NewestCheckpointStep();  // -1: there is no checkpoint
   if (output.json) {
@@ -156,14 +160,14 @@ void PrintOutcome(const launcher::JobOutcome& outcome, const run::RunFolder& run
       return;
     case Kind::kStoppedResumable:
       std::fprintf(stderr, "%s: %s\n",
-                   step < 0 ? "stopped before the first checkpoint; begin again with"
+                   step < 0 ? "stopped before the first checkpoint; start it again with"
                             : absl::StrCat("stopped after saving step ", step, "; continue with").c_str(),
                    resume.c_str());
       return;
     case Kind::kStoppedUnsaved:
-      std::fprintf(stderr, "stopped at once, %s: %s\n",
-                   step < 0 ? "before the first checkpoint; begin again with"
-                            : absl::StrCat("without saving; the last checkpoint is of step ", step).c_str(),
+      std::fprintf(stderr, "stopped immediately, %s: %s\n",
+                   step < 0 ? "before the first checkpoint; start it again with"
+                            : absl::StrCat("without saving; the last checkpoint is from step ", step).c_str(),
                    resume.c_str());
       return;
     case Kind::kFailed:
@@ -187,24 +191,36 @@ void KeepDocuments(const run::RunFolder& run, const recipe::Recipe& recipe, data
   absl::Status status;
   const std::optional<int64_t> free_bytes = FreeBytes(run.path()).value_or(std::nullopt);
   if (bytes > 0 && free_bytes.has_value() && *free_bytes - CheckpointRoomBytes(recipe) < bytes) {
-    status =
-        EnvironmentError(absl::StrCat("they take ", FormatBytes(bytes), ", which would leave too little of ",
-                                      FormatBytes(*free_bytes), " for checkpoints"));
+    status = EnvironmentError(absl::StrCat("the copies need ", FormatBytes(bytes),
+                                           ", which would leave too little of the free ",
+                                           FormatBytes(*free_bytes), " for checkpoints"));
   } else {
     status = kept.Write(folder);
   }
   if (!status.ok()) {
-    Tell("note: ", absl::StrCat("every worker reads the data files by itself; they are not kept in ", folder,
-                                ": ", status.message()));
+    Tell("note: ",
+         absl::StrCat(
+             "every worker will read the data files itself, because their documents cannot be cached in ",
+             folder, ": ", status.message()));
   } else if (bytes > 0) {
-    Tell("note: ", absl::StrCat("the data files' documents (", FormatBytes(bytes), ") are kept in ", folder,
-                                " until the run is finished"));
+    Tell("note: ", absl::StrCat("the documents of the data files (", FormatBytes(bytes), ") are cached in ",
+                                folder, " until the run finishes"));
   }
 }
 
+// Finishes work in the run folder after a job. An error if the folder was moved or replaced under the
+// workers, whatever the outcome of the job.
+absl::Status TidyUp(const run::RunFolder& run, const absl::StatusOr<launcher::JobOutcome>& ended) {
+  TRAINCTL_RETURN_IF_ERROR(run.CheckInPlace());
+  // A save that failed has left its files. The next launch tries again if they cannot be removed.
+  checkpoint::RevokeUnfinished(run.checkpoints_path()).IgnoreError();
+  const bool is_finished = ended.ok() && ended->kind == launcher::JobOutcome::Kind::kFinished;
+  return is_finished ? RemoveAll(run.documents_path()) : absl::OkStatus();
+}
+
 absl::StatusOr<ExitCode> RunWorkers(run::RunFolder& run, const recipe::Recipe& recipe, const plan::Plan& plan,
-                                    launcher::SignalPipe& signals, const LaunchOptions& options,
-                                    const Output& output) {
+                                    launcher::SignalPipe& signals, RunMonitors& monitors,
+                                    const LaunchOptions& options, const Output& output) {
   TRAINCTL_ASSIGN_OR_RETURN(launcher::JobOptions job, PlannedJob(run, recipe, plan));
   if (!job.remote) NoteIdleNodes();
   job.signals = &signals;
@@ -216,25 +232,18 @@ absl::StatusOr<ExitCode> RunWorkers(run::RunFolder& run, const recipe::Recipe& r
   if (options.stop_after >= 0) job.worker_args = {"--stop-after", absl::StrCat(options.stop_after)};
   job.observer = IsDetached() ? MakeDetachedConsole(run, recipe.launch.log_limit_bytes)
                               : MakeJobConsole(output.stderr_terminal);
+  TRAINCTL_RETURN_IF_ERROR(monitors.Watch(run, recipe, plan, job));
   const absl::StatusOr<launcher::JobOutcome> ended = launcher::RunJob(job);
   job.observer.reset();
-  // Whatever the workers made of it: what they wrote since is not where it should be.
-  TRAINCTL_RETURN_IF_ERROR(run.CheckInPlace());
-  if (ended.ok() && ended->kind == launcher::JobOutcome::Kind::kFinished) {
-    TRAINCTL_RETURN_IF_ERROR(RemoveAll(run.documents_path()));
-  }
-  if (ended.ok()) PrintOutcome(*ended, run, output);
+  const absl::Status tidy = TidyUp(run, ended);
+  if (tidy.ok() && ended.ok()) PrintOutcome(*ended, run, output);
+  monitors.Finish(signals);
+  TRAINCTL_RETURN_IF_ERROR(tidy);
   // Slurm may end this process from then on.
   if (const std::string next = GoOnInNextJob(run, recipe, before.num_launches, ended); !next.empty())
     Tell("trainctl: ", next);
-  TRAINCTL_ASSIGN_OR_RETURN(const launcher::JobOutcome outcome, ended);
-  // A worker's own verdict on its input (a damaged file, a loss that is not finite) says more than
-  // "a worker failed".
-  if (outcome.kind == launcher::JobOutcome::Kind::kFailed && outcome.worker_exit_code.has_value()) {
-    const int code = *outcome.worker_exit_code;
-    if (code == 2 || code == 3 || code == 5 || code == 6 || code == 7) return static_cast<ExitCode>(code);
-  }
-  return outcome.exit_code();
+  if (!ended.ok()) return ended.status();
+  return launcher::LaunchExitCode(ended);
 }
 
 // What --verify asks for.
@@ -255,29 +264,37 @@ absl::Status LockToContinue(run::RunFolder& run, const LaunchOptions& options) {
 
 absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& before,
                                   const recipe::Recipe& recipe, const LaunchOptions& options,
-                                  const Output& output);
+                                  const Output& output, data::KeptDocuments& kept);
 
 // So that `trainctl status` alone finds it. No reason not to train where it cannot be.
 void MarkAsLatest(const run::RunFolder& run, const std::string& root) {
   const absl::Status status = run.MarkAsLatest(root);
   if (status.ok()) return;
-  Tell("note: ", absl::StrCat(root, "/latest does not point at this run: ", status.message()));
+  Tell("note: ", absl::StrCat(root, "/latest does not point to this run: ", status.message()));
+}
+
+// The stored recipe of a run that is continued. Prints notes if this version of trainctl reads it
+// differently.
+absl::StatusOr<recipe::Recipe> ReadStoredRecipe(const run::RunFolder& run) {
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string stored, ReadFile(run.recipe_path()));
+  TRAINCTL_ASSIGN_OR_RETURN(recipe::Recipe recipe, recipe::RecipeFromJson(stored, run.recipe_path()));
+  for (const std::string& note : data::KeepEarlierEnd(recipe.data)) Tell("note: ", note);
+  return recipe;
 }
 
 absl::StatusOr<ExitCode> ResumeAsLaunched(const recipe::LoadedRecipe& now, const LaunchOptions& options,
-                                          const Output& output) {
+                                          const Output& output, data::KeptDocuments& kept) {
   TRAINCTL_ASSIGN_OR_RETURN(run::RunFolder run, run::RunFolder::Open(options.run_dir));
   TRAINCTL_RETURN_IF_ERROR(LockToContinue(run, options));
-  TRAINCTL_ASSIGN_OR_RETURN(const std::string stored, ReadFile(run.recipe_path()));
-  TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe before, recipe::RecipeFromJson(stored, run.recipe_path()));
+  TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe before, ReadStoredRecipe(run));
   const absl::StatusOr<recipe::Continuation> next = recipe::ContinueAs(before, now);
   if (!next.ok()) {
     return UsageError(absl::StrCat(next.status().message(), "\n", run.path(),
-                                   " holds the run; give another --run-dir for a new one"));
+                                   " already contains a run; choose another --run-dir for a new one"));
   }
   for (const std::string& change : next->changes) Tell("changed: ", change);
   MarkAsLatest(run, now.recipe.run.root);
-  return Continue(run, before, next->recipe, options, output);
+  return Continue(run, before, next->recipe, options, output, kept);
 }
 
 PrintedLaunch ToPrint(const LaunchOptions& options, const std::string& run_dir) {
@@ -303,11 +320,16 @@ absl::StatusOr<Printed> WhatToSubmit(const recipe::Recipe& recipe, const plan::P
   return printed;
 }
 
-// The end of a dry run: what is missing here, and the exit code of a launch that meets it; where nothing is,
-// what others are given to run it.
+// The end of a dry run: prints everything that this machine and the hosts of ssh lack, and returns the exit
+// code of a launch. If nothing is missing, prints the files and commands with which others run it.
 ExitCode TellMissing(const plan::Plan& plan, const recipe::Recipe& recipe, const PrintedLaunch& launch,
                      const std::vector<std::string>& notes, std::vector<absl::Status> checks,
                      const Output& output) {
+  const auto remote = FindRemoteNodes(recipe);
+  const bool has_hosts = remote.ok() && remote->has_value();
+  if (has_hosts) {
+    for (absl::Status& status : AskHosts(**remote)) checks.push_back(std::move(status));
+  }
   Printed printed;
   if (AsOneError(checks).ok()) {
     absl::StatusOr<Printed> made = WhatToSubmit(recipe, plan, launch);
@@ -316,9 +338,7 @@ ExitCode TellMissing(const plan::Plan& plan, const recipe::Recipe& recipe, const
   }
   const std::vector<std::string> missing = TextsOf(checks);
   for (const std::string& text : missing) Tell("missing here: ", text);
-  const auto remote = FindRemoteNodes(recipe);
-  const std::vector<std::string> starts =
-      remote.ok() && remote->has_value() ? StartCommands(**remote) : std::vector<std::string>();
+  const std::vector<std::string> starts = has_hosts ? StartCommands(**remote) : std::vector<std::string>();
   for (const std::string& command : starts) Tell("starts agents with: ", command);
   if (output.json) {
     Json json = PlanWithEstimates(plan, recipe);
@@ -336,13 +356,15 @@ ExitCode TellMissing(const plan::Plan& plan, const recipe::Recipe& recipe, const
 // Reports the layout and the step wherever `plan` does, then what is missing here.
 absl::StatusOr<ExitCode> DryRun(const LaunchOptions& options, const Output& output) {
   std::vector<std::string> unset;
+  data::KeptDocuments kept;
   TRAINCTL_ASSIGN_OR_RETURN(
       const recipe::LoadedRecipe loaded,
-      recipe::LoadRecipe(options.recipe, options.sets, PlanAccess(&unset), recipe::Purpose::kPlan));
+      recipe::LoadRecipe(options.recipe, options.sets, PlanAccess(&unset, &kept), recipe::Purpose::kPlan));
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(loaded.recipe));
   std::vector<absl::Status> checks = LacksOfRecipe(loaded, unset);
-  LaunchNeeds needs = FindMissing(loaded.recipe, host, options.run_dir, output);
+  LaunchNeeds needs = FindMissing(loaded.recipe, host, options.run_dir, output, &kept);
   for (absl::Status& status : needs.missing) checks.push_back(std::move(status));
+  checks.push_back(loaded.unknown_length);
   std::vector<std::string> notes = loaded.notes;
   notes.insert(notes.end(), needs.notes.begin(), needs.notes.end());
   // The launch asks when it has the folder's lock: a run that is under way is the other error.
@@ -363,12 +385,13 @@ absl::StatusOr<ExitCode> DryRun(const LaunchOptions& options, const Output& outp
 // What a launch that Slurm makes later cannot do.
 absl::Status CheckForLater(const LaunchOptions& options) {
   if (options.verify) {
-    return UsageError("--verify is for a launch that begins now; before a job is submitted: trainctl verify");
+    return UsageError(
+        "--verify works only if the launch starts now; before submitting a job, run: trainctl verify");
   }
   if (options.from_scratch || options.take_over) {
     return UsageError(absl::StrCat(options.from_scratch ? "--from-scratch" : "--take-over",
-                                   " is for one launch, and a submitted job may become several; give it to a "
-                                   "resume in an allocation (salloc)"));
+                                   " applies to a single launch, but a submitted job may launch several "
+                                   "times; use it with resume inside an allocation (salloc)"));
   }
   return absl::OkStatus();
 }
@@ -382,8 +405,7 @@ absl::StatusOr<ExitCode> Submit(run::RunFolder& run, const recipe::Recipe& recip
     const Json report = {{"schema", "trainctl.submit.v1"}, {"run", run.path()}, {"job", job}};
     std::puts(PrintableJson(report).c_str());
   } else {
-    std::printf("submitted as job %s of Slurm: %s\n", job.c_str(),
-                launcher::PrintableText(run.path()).c_str());
+    std::printf("submitted as Slurm job %s: %s\n", job.c_str(), launcher::PrintableText(run.path()).c_str());
   }
   std::fputs(absl::StrCat("see: trainctl status ", quoted, "   trainctl logs --follow ", quoted,
                           "   end it: trainctl stop ", quoted, "\n")
@@ -412,7 +434,8 @@ absl::StatusOr<ExitCode> LaunchLater(const recipe::LoadedRecipe& loaded, const L
   } else if (ExitCodeFor(plan.status()) == ExitCode::kUsage) {
     return plan.status();
   } else {
-    Tell("note: no plan for this machine; the job makes its own: ", plan.status().message());
+    Tell("note: cannot plan on this machine, so the plan will be computed by the job: ",
+         plan.status().message());
   }
   TRAINCTL_ASSIGN_OR_RETURN(run::RunFolder run,
                             options.run_dir.empty()
@@ -433,37 +456,40 @@ absl::Status SetAsideFailedLaunch(run::RunFolder& run) {
     TRAINCTL_RETURN_IF_ERROR(run.SetAside(name).status());
   }
   Tell("note: ",
-       "the last launch in this folder ended before its first step; its files now end in .set-aside-N");
+       "the previous launch in this folder ended before its first step; its files were renamed to "
+       "*.set-aside-N");
   return absl::OkStatus();
 }
 
 absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& output) {
   if (options.or_resume && options.run_dir.empty()) {
-    return UsageError("--or-resume needs --run-dir: the folder that is launched or continued");
+    return UsageError("--or-resume requires --run-dir, the folder of the run to launch or continue");
   }
   if (options.from_scratch && !options.or_resume) {
     return UsageError(
-        "--from-scratch is for a run whose checkpoints are lost: with --or-resume, or of resume");
+        "--from-scratch restarts a run whose checkpoints are lost; use it with --or-resume or with resume");
   }
   if (options.take_over && !options.or_resume) {
-    return UsageError("--take-over is for a run whose launcher is gone: with --or-resume, or of resume");
+    return UsageError(
+        "--take-over continues a run whose launcher is gone; use it with --or-resume or with resume");
   }
   if (!options.run_dir.empty()) TRAINCTL_RETURN_IF_ERROR(CheckTrust(options.run_dir, options));
   const bool continues = options.or_resume && HoldsWork(options.run_dir);
   if (options.dry_run && !continues) return DryRun(options, output);
+  const absl::StatusOr<run::RunFolder> earlier = run::RunFolder::Open(options.run_dir);
+  data::KeptDocuments kept(continues && earlier.ok() ? earlier->documents_path() : "");
   TRAINCTL_ASSIGN_OR_RETURN(recipe::LoadedRecipe loaded,
-                            recipe::LoadRecipe(options.recipe, options.sets, MachineAccess()));
+                            recipe::LoadRecipe(options.recipe, options.sets, MachineAccess(&kept)));
   if (loaded.recipe.launch.backend == "kubernetes" && !options.dry_run) {
     TRAINCTL_ASSIGN_OR_RETURN(const cluster::KubernetesPod pod, ThisPod(loaded.recipe));
     if (pod.index > 0) return RunPodAgent(pod, loaded.recipe, options.run_dir);
   }
   if (IsSubmitted(loaded.recipe) && !options.dry_run) return LaunchLater(loaded, options, output);
-  if (continues) return ResumeAsLaunched(loaded, options, output);
+  if (continues) return ResumeAsLaunched(loaded, options, output, kept);
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(loaded.recipe));
   TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, planner::MakePlanFor(loaded.recipe, host));
   for (const std::string& note : loaded.notes) Tell("note: ", note);
   PrintChoice(plan, loaded.recipe);
-  data::KeptDocuments kept;
   const LaunchNeeds needs = FindMissing(loaded.recipe, host, options.run_dir, output, &kept);
   TRAINCTL_RETURN_IF_ERROR(AsOneError(needs.missing));
   for (const std::string& note : needs.notes) Tell("note: ", note);
@@ -475,6 +501,7 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
   loaded.recipe.train.precision = plan.setting.types.compute == DType::kBF16 ? "bf16" : "fp32";
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<data::FileFingerprint> files,
                             data::Fingerprint(loaded.recipe.data));
+  TRAINCTL_ASSIGN_OR_RETURN(RunMonitors monitors, RunMonitors::Open(loaded.recipe));
   TRAINCTL_ASSIGN_OR_RETURN(launcher::SignalPipe signals, TakeSignals());
   TRAINCTL_ASSIGN_OR_RETURN(
       run::RunFolder run,
@@ -487,11 +514,11 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
   if (HoldsARun(run.path())) TRAINCTL_RETURN_IF_ERROR(SetAsideFailedLaunch(run));
   if (!options.run_dir.empty()) MarkAsLatest(run, loaded.recipe.run.root);
   std::fprintf(stderr, "run folder: %s\n", launcher::PrintableText(run.path()).c_str());
-  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(run.data_path(), data::FormatDataRecord(files)));
+  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(run.data_path(), data::FormatDataRecord(files, needs.uses)));
   TRAINCTL_RETURN_IF_ERROR(KeepModelFiles(run, loaded.recipe));
   TRAINCTL_RETURN_IF_ERROR(WriteRunFiles(run, loaded.recipe, plan));
   KeepDocuments(run, loaded.recipe, kept);
-  return RunWorkers(run, loaded.recipe, plan, signals, options, output);
+  return RunWorkers(run, loaded.recipe, plan, signals, monitors, options, output);
 }
 
 // Warns if the folder is a copy of a run that is still running.
@@ -506,10 +533,10 @@ absl::StatusOr<ExitCode> Resume(const LaunchOptions& options, const Output& outp
   TRAINCTL_ASSIGN_OR_RETURN(run::RunFolder run, run::RunFolder::Open(options.run));
   TRAINCTL_RETURN_IF_ERROR(CheckTrust(run.path(), options));
   TRAINCTL_RETURN_IF_ERROR(LockToContinue(run, options));
-  TRAINCTL_ASSIGN_OR_RETURN(const std::string stored, ReadFile(run.recipe_path()));
-  TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe before, recipe::RecipeFromJson(stored, run.recipe_path()));
+  TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe before, ReadStoredRecipe(run));
+  data::KeptDocuments kept(run.documents_path());
   TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded,
-                            recipe::ApplyResumeSets(before, options.sets, MachineAccess()));
+                            recipe::ApplyResumeSets(before, options.sets, MachineAccess(&kept)));
   if (IsSubmitted(loaded.recipe) && !options.dry_run) {
     TRAINCTL_RETURN_IF_ERROR(CheckForLater(options));
     TRAINCTL_RETURN_IF_ERROR(CheckCanSubmit());
@@ -517,7 +544,7 @@ absl::StatusOr<ExitCode> Resume(const LaunchOptions& options, const Output& outp
   }
   NoteOriginal(run);
   for (const std::string& note : loaded.notes) Tell("note: ", note);
-  return Continue(run, before, loaded.recipe, options, output);
+  return Continue(run, before, loaded.recipe, options, output, kept);
 }
 
 bool SetsALayout(const std::vector<std::string>& sets) {
@@ -539,7 +566,7 @@ absl::StatusOr<plan::Plan> PlanToContinue(const run::RunFolder& run, const recip
   const absl::StatusOr<plan::Plan> last =
       text.ok() ? plan::PlanFromJson(*text, run.plan_path()) : absl::StatusOr<plan::Plan>(text.status());
   if (!last.ok()) {
-    Tell("note: planned anew: ", last.status().message());
+    Tell("note: computing a new plan: ", last.status().message());
     return planner::MakePlanFor(recipe, host);
   }
   recipe::Recipe frozen = planner::Frozen(recipe, *last);
@@ -551,7 +578,8 @@ absl::StatusOr<plan::Plan> PlanToContinue(const run::RunFolder& run, const recip
   absl::StatusOr<plan::Plan> plan = planner::MakePlanFor(frozen, host);
   const ExitCode code = ExitCodeFor(plan.status());
   if (code != ExitCode::kInfeasible && code != ExitCode::kUsage) return plan;
-  std::fprintf(stderr, "note: planned anew, as the layout so far, %s, cannot be any more: %s\n",
+  std::fprintf(stderr,
+               "note: computing a new plan, because the previous layout, %s, is no longer possible: %s\n",
                last->layout.ToString().c_str(), std::string(plan.status().message()).c_str());
   return planner::MakePlanFor(recipe, host);
 }
@@ -570,7 +598,7 @@ void TellChanges(const run::RunFolder& run, const Start& start, const recipe::Re
 
 absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& before,
                                   const recipe::Recipe& recipe, const LaunchOptions& options,
-                                  const Output& output) {
+                                  const Output& output, data::KeptDocuments& kept) {
   const absl::Status data = CheckDataUnchanged(run, recipe);
   if (!options.dry_run) TRAINCTL_RETURN_IF_ERROR(data);
   TRAINCTL_ASSIGN_OR_RETURN(Start start, DecideStart(run, options.from_scratch));
@@ -589,16 +617,17 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& bef
   }
   if (done >= recipe.train.steps) {
     const std::string& path = run.path();
-    std::fputs(absl::StrCat(launcher::PrintableText(path), " has done its ", done,
-                            " steps; for more: trainctl resume ", ShellQuote(path), " --set train.steps=N\n")
-                   .c_str(),
-               stderr);
+    std::fputs(
+        absl::StrCat(launcher::PrintableText(path), " has completed its ", done,
+                     " steps; to continue: trainctl resume ", ShellQuote(path), " --set train.steps=N\n")
+            .c_str(),
+        stderr);
     PrintOutcome({.kind = launcher::JobOutcome::Kind::kFinished}, run, output);
     return ExitCode::kOk;
   }
   if (done >= last) {
-    std::fputs(absl::StrCat(launcher::PrintableText(run.path()), " has done step ", done,
-                            ", and --stop-after is ", last, ": no step is left to do\n")
+    std::fputs(absl::StrCat(launcher::PrintableText(run.path()), " has completed step ", done,
+                            ", but --stop-after is ", last, ", so there are no steps left to run\n")
                    .c_str(),
                stderr);
     PrintOutcome({.kind = launcher::JobOutcome::Kind::kStoppedResumable}, run, output);
@@ -617,45 +646,45 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& bef
   }
   TRAINCTL_RETURN_IF_ERROR(FindRemoteNodes(recipe).status());
   TRAINCTL_RETURN_IF_ERROR(AsOneError(needs.missing));
-  data::KeptDocuments kept(run.documents_path());
   TRAINCTL_RETURN_IF_ERROR(ReadToKeep(recipe, output, kept));
   TRAINCTL_ASSIGN_OR_RETURN(const ExitCode proven, ProveFirst(recipe, plan, options));
   if (proven != ExitCode::kOk) return proven;
+  TRAINCTL_ASSIGN_OR_RETURN(RunMonitors monitors, RunMonitors::Open(recipe));
   TRAINCTL_ASSIGN_OR_RETURN(launcher::SignalPipe signals, TakeSignals());
   TRAINCTL_RETURN_IF_ERROR(PrepareStart(run, start));
   TRAINCTL_RETURN_IF_ERROR(WriteRunFiles(run, recipe, plan));
   KeepDocuments(run, recipe, kept);
-  return RunWorkers(run, recipe, plan, signals, options, output);
+  return RunWorkers(run, recipe, plan, signals, monitors, options, output);
 }
 
 void AddFromScratch(CLI::App& verb, LaunchOptions& options) {
   verb.add_flag("--from-scratch", options.from_scratch)
-      ->description("Where the run's checkpoints are lost: set aside what is left and begin at step 1");
+      ->description("If the checkpoints are lost, move the old files aside and restart at step 1");
 }
 
 void AddTakeOver(CLI::App& verb, LaunchOptions& options) {
   verb.add_flag("--take-over", options.take_over)
-      ->description(
-          "Where the last launch was on another host, which is gone: go on without its word. Refused while "
-          "it answers");
+      ->description("Take over a run whose launcher host is gone. Fails if that launcher still responds");
 }
 
 void AddCommon(CLI::App& verb, LaunchOptions& options) {
   verb.add_option("--set", options.sets, "Override a field: KEY=VALUE (repeatable)")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
-  verb.add_option("--stop-after", options.stop_after, "Save and stop when this step is done (exit code 75)")
+  verb.add_option("--stop-after", options.stop_after, "Save and stop after this step (exit code 75)")
       ->check(WholeNumber(1))
       ->type_name("N");
   verb.add_flag("--dry-run", options.dry_run)
-      ->description("Plan, and list all that is missing on this machine (exit 2, 5 or 6); start nothing");
+      ->description(
+          "Print the plan and list everything that this machine and the launch.ssh hosts lack, without "
+          "starting anything (exit code 2, 5 or 6 if something is missing)");
   verb.add_flag("--verify", options.verify)
       ->description(
-          "Prove the gradients of the layout first, as trainctl verify does; exit code 7: they are wrong");
+          "First check the layout's gradients, as `trainctl verify` does (exit code 7 if they are wrong)");
   verb.add_flag("--trust-folder", options.trust_folder)
-      ->description("Work on a run folder that belongs to another user, or that others can change");
+      ->description("Use the run folder even if it belongs to another user or others can modify it");
   verb.add_flag("--detach", options.detach)
-      ->description("Return when the first step is done; the run goes on, away from this terminal");
+      ->description("Return after the first step; the run continues in the background");
   AddJsonFlag(verb);
 }
 
@@ -666,7 +695,7 @@ Action Detachable(std::shared_ptr<LaunchOptions> options,
     // Whoever reads the output may leave, the terminal may close: the job goes on and ends as it would.
     std::signal(SIGPIPE, SIG_IGN);
     if (options->dry_run && options->verify) {
-      return UsageError("--dry-run launches nothing that --verify could prove first; see: trainctl verify");
+      return UsageError("--dry-run does not start the workers that --verify needs; run: trainctl verify");
     }
     if (options->dry_run) EndAsUsualOnSignals();
     const bool detach = options->detach && !options->dry_run;
@@ -683,16 +712,16 @@ Action Detachable(std::shared_ptr<LaunchOptions> options,
 }  // namespace
 
 void AddLaunch(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("launch", "Train a recipe from the start");
+  CLI::App* verb = app.add_subcommand("launch", "Start a new training run from a recipe");
   auto options = std::make_shared<LaunchOptions>();
-  verb->add_option("RECIPE", options->recipe, "The recipe (TOML)")->required();
+  verb->add_option("RECIPE", options->recipe, "Recipe (TOML)")->required();
   verb->add_option("--run-dir", options->run_dir,
-                   "The run folder itself, instead of a new one under run.root; wherever it is, run.root's "
-                   "latest (runs/latest) points at it")
+                   "Use this run folder instead of creating one under run.root. Either way, the link "
+                   "run.root/latest (runs/latest) points to it")
       ->type_name("FOLDER");
   verb->add_flag("--or-resume", options->or_resume)
       ->description(
-          "Continue the run that --run-dir holds, if it holds one: the same command for every requeue");
+          "Continue the run in --run-dir if it exists, so that a requeued job can use the same command");
   AddFromScratch(*verb, *options);
   AddTakeOver(*verb, *options);
   AddCommon(*verb, *options);
@@ -702,9 +731,9 @@ void AddLaunch(CLI::App& app, Action& action) {
 }
 
 void AddResume(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("resume", "Continue a run from its newest good checkpoint");
+  CLI::App* verb = app.add_subcommand("resume", "Continue a run from its newest valid checkpoint");
   auto options = std::make_shared<LaunchOptions>();
-  verb->add_option("RUN", options->run, "The run folder (default: runs/latest)");
+  verb->add_option("RUN", options->run, "Run folder (default: runs/latest)");
   AddFromScratch(*verb, *options);
   AddTakeOver(*verb, *options);
   AddCommon(*verb, *options);

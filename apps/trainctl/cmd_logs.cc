@@ -123,8 +123,8 @@ absl::Status PrintLogs(const std::string& path, int rank, bool follow) {
     if (!HasLog(run, rank) && HasLog(run, 0)) {
       int num_ranks = 1;
       while (HasLog(run, num_ranks)) ++num_ranks;
-      return UsageError(absl::StrCat("--rank ", rank, ": ", run.path(), " has the logs of ", num_ranks,
-                                     " rank(s), from 0 to ", num_ranks - 1));
+      return UsageError(absl::StrCat("--rank ", rank, ": ", run.path(), " contains the logs of ", num_ranks,
+                                     " rank(s), numbered 0 to ", num_ranks - 1));
     }
     readers.emplace_back(rank, run.log_path(rank), false);
   } else {
@@ -149,7 +149,7 @@ absl::Status PrintLogs(const std::string& path, int rank, bool follow) {
 }  // namespace
 
 void AddLogs(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("logs", "Print what the workers of a run wrote");
+  CLI::App* verb = app.add_subcommand("logs", "Print the output of a run's workers");
   struct Options {
     std::string path;
     int rank = -1;
@@ -157,11 +157,12 @@ void AddLogs(CLI::App& app, Action& action) {
   };
   auto options = std::make_shared<Options>();
   verb->add_option("RUN", options->path, "Run folder (default: runs/latest)");
-  verb->add_option("--rank", options->rank,
-                   "Only this rank, byte for byte (default: all, each line with its rank)")
+  verb->add_option(
+          "--rank", options->rank,
+          "Print only this rank's log, without prefixes (default: all ranks, with the rank before each line)")
       ->check(WholeNumber(0, std::numeric_limits<int>::max()))
       ->type_name("N");
-  verb->add_flag("--follow,-f", options->follow, "Go on until the run ends");
+  verb->add_flag("--follow,-f", options->follow, "Keep printing new output until the run ends");
   SetExample(*verb, "trainctl logs --rank 0 --follow");
   verb->callback([&action, options] {
     action = [options](const Output& output) -> absl::StatusOr<ExitCode> {

@@ -65,11 +65,11 @@ absl::StatusOr<ExitCode> Run(const NewOptions& options, const Output& output) {
 }  // namespace
 
 void AddNew(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("new", "Write a commented recipe to begin with");
+  CLI::App* verb = app.add_subcommand("new", "Write a commented starter recipe");
   auto options = std::make_shared<NewOptions>();
-  verb->add_option("PRESET", options->preset, "What kind of recipe; --list names them (default: text)")
+  verb->add_option("PRESET", options->preset, "Kind of recipe to write (default: text); see --list")
       ->type_name("PRESET");
-  verb->add_option("--out", options->out, "The file to write; - is stdout")
+  verb->add_option("--out", options->out, "File to write; - for stdout")
       ->type_name("FILE")
       ->capture_default_str();
   AddForceFlag(*verb, options->output_rules.overwrite);

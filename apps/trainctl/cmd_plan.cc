@@ -29,7 +29,7 @@ absl::Status CheckSweep(const PlanOptions& options) {
   for (const auto& [option, is_given] : shows_one) {
     if (!is_given) continue;
     return UsageError(
-        absl::StrCat(option, " shows one plan and --sweep makes several; leave one of them out"));
+        absl::StrCat(option, " shows a single plan, but --sweep computes several; use only one of them"));
   }
   return absl::OkStatus();
 }
@@ -53,15 +53,19 @@ absl::StatusOr<ExitCode> RunPlan(PlanOptions options, const Output& output) {
                    options.output_rules));
   if (loaded.purpose == recipe::Purpose::kWhatIf) return PlanWhatIf(loaded, options, output);
   loaded.missing.insert(loaded.missing.begin(), unset.begin(), unset.end());
+  if (!loaded.unknown_length.ok()) {
+    loaded.missing.push_back(
+        absl::StrCat(loaded.unknown_length.message(), "; set train.steps to plan without data"));
+  }
   return PlanOurs(loaded, options, output);
 }
 
 }  // namespace
 
 void AddPlan(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("plan", "Weigh the layouts of a recipe and say which one fits best");
+  CLI::App* verb = app.add_subcommand("plan", "Compare parallel layouts and choose the best");
   auto options = std::make_shared<PlanOptions>();
-  verb->add_option("RECIPE", options->recipe, "The recipe (TOML)")->required();
+  verb->add_option("RECIPE", options->recipe, "Recipe (TOML)")->required();
   verb->add_option("--set", options->sets, "Override a field: KEY=VALUE (repeatable)")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
@@ -77,32 +81,32 @@ void AddPlan(CLI::App& app, Action& action) {
   };
   stands_for("--objective", "plan.objective", "OBJECTIVE",
              "step_time, cost, headroom or fewest_gpus (default: the recipe's plan.objective)");
-  stands_for("--price", "plan.price_per_gpu_hour", "DOLLARS", "Price of one GPU for one hour");
-  stands_for("--as", "plan.framework", "FRAMEWORK", "A what-if: price it as another trainer would run it");
-  verb->add_flag("--all", options->all,
-                 "Show every layout that was considered, not only the best of each family");
-  verb->add_option("--top", options->top, "Of a what-if: layouts to show")
+  stands_for("--price", "plan.price_per_gpu_hour", "DOLLARS", "Price of one GPU-hour");
+  stands_for("--as", "plan.framework", "FRAMEWORK", "Estimate how another framework would run the recipe");
+  verb->add_flag("--all", options->all, "Show every layout considered instead of the best of each family");
+  verb->add_option("--top", options->top, "With --as, number of layouts to show")
       ->check(CLI::Range(1, 1000))
       ->type_name("N")
       ->capture_default_str();
-  verb->add_option("--sweep", options->sweeps, "Plan for each of several values: KEY=V1,V2,... (repeatable)")
+  verb->add_option("--sweep", options->sweeps,
+                   "Compute a plan for each value of a field: KEY=V1,V2,... (repeatable)")
       ->allow_extra_args(false)
       ->type_name("KEY=V1,V2");
   verb->add_option("--profile", options->profile,
-                   "Price a what-if with the rates of `trainctl calibrate FILE.csv`")
+                   "With --as, use the rates measured by `trainctl calibrate FILE.csv`")
       ->type_name("PROFILE");
-  verb->add_option("--write", options->write, "Write a recipe with everything fixed as it was chosen")
+  verb->add_option("--write", options->write, "Write a recipe with every value the planner chose filled in")
       ->type_name("OUT.toml");
-  verb->add_flag(
-      "--explain", options->explain,
-      "Every term of memory and time, what binds, why not another layout, and where constants are from");
-  verb->add_flag("--draw", options->draw, "Draw the step: ranks and time");
-  verb->add_option("--trace", options->trace, "Write the step as a trace for Perfetto")
+  verb->add_flag("--explain", options->explain,
+                 "Explain each part of memory and time, the limiting factors, the rejected layouts and the "
+                 "source of each constant");
+  verb->add_flag("--draw", options->draw, "Draw a timeline of each rank's step");
+  verb->add_option("--trace", options->trace, "Write the timeline as a trace for Perfetto")
       ->type_name("OUT.json");
-  verb->add_option("--html", options->html, "Write one self-contained page")->type_name("OUT.html");
+  verb->add_option("--html", options->html, "Write a self-contained HTML page")->type_name("OUT.html");
   AddForceFlag(*verb, options->output_rules.overwrite);
   verb->add_flag("--pareto", options->pareto,
-                 "Of a what-if, also the layouts that need less memory for more time");
+                 "With --as, also show layouts that trade more time for less memory");
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl plan recipes/toy_1m_cpu.toml --set cluster.devices_per_node=2");
   verb->callback(

@@ -26,6 +26,19 @@ constexpr char kDefaultFolder[] = "runs";
 
 using run::RunSummary;
 
+Json EvaluatedOrNull(const std::optional<telemetry::EvaluatedStep>& evaluated) {
+  if (!evaluated.has_value()) return nullptr;
+  return {{"loss", NumberOrNull(evaluated->loss)}, {"step", evaluated->step}};
+}
+
+Json EvaluationJson(const telemetry::EvaluationsBySet& evaluation) {
+  Json json = Json::object();
+  for (const auto& [set, losses] : evaluation) {
+    json[set] = {{"last", EvaluatedOrNull(losses.last)}, {"best", EvaluatedOrNull(losses.best)}};
+  }
+  return json;
+}
+
 void PrintJson(const std::vector<RunSummary>& runs) {
   Json json = {{"schema", "trainctl.runs.v1"}, {"runs", Json::array()}};
   for (const RunSummary& one : runs) {
@@ -41,6 +54,7 @@ void PrintJson(const std::vector<RunSummary>& runs) {
          {"step", StepOrNull(at.step)},
          {"total_steps", StepOrNull(at.total_steps)},
          {"loss", NumberOrNull(at.loss)},
+         {"evaluation", EvaluationJson(one.evaluation)},
          {"tokens_per_second", NumberOrNull(at.tokens_per_second)},
          {"mfu", NumberOrNull(at.mfu)},
          {"seconds_left", SecondsOrNull(at.time_left)},
@@ -51,10 +65,22 @@ void PrintJson(const std::vector<RunSummary>& runs) {
 
 std::string StepText(int64_t step) { return step < 0 ? "-" : absl::StrCat(step); }
 
+// The set with the lowest loss; both columns show it.
+std::string LastEvaluation(const telemetry::EvaluationsBySet& evaluation) {
+  const auto set = telemetry::BestEvaluated(evaluation);
+  return set == evaluation.end() ? "-" : absl::StrFormat("%.4f", set->second.last.loss);
+}
+
+std::string BestEvaluation(const telemetry::EvaluationsBySet& evaluation) {
+  const auto set = telemetry::BestEvaluated(evaluation);
+  if (set == evaluation.end() || !set->second.best.has_value()) return "-";
+  return absl::StrFormat("%.4f (step %d)", set->second.best->loss, set->second.best->step);
+}
+
 void PrintTable(const std::vector<RunSummary>& runs, bool color) {
-  TextTable table(
-      {"run", "started (UTC)", "status", "step", "of", "loss", "tokens/s", "mfu", "left", "checkpoint"},
-      {0, 1, 2});
+  TextTable table({"run", "started (UTC)", "status", "step", "of", "loss", "evaluation", "best evaluation",
+                   "tokens/s", "mfu", "left", "checkpoint"},
+                  {0, 1, 2});
   for (const RunSummary& one : runs) {
     const run::RunProgress& at = one.progress;
     const bool has_time = one.started != absl::InfinitePast();
@@ -62,7 +88,8 @@ void PrintTable(const std::vector<RunSummary>& runs, bool color) {
         {launcher::PrintableText(one.name),
          has_time ? absl::FormatTime("%Y-%m-%d %H:%M", one.started, absl::UTCTimeZone()) : "-", one.status,
          StepText(at.step), StepText(at.total_steps),
-         at.loss.has_value() ? absl::StrFormat("%.4f", *at.loss) : "-",
+         at.loss.has_value() ? absl::StrFormat("%.4f", *at.loss) : "-", LastEvaluation(one.evaluation),
+         BestEvaluation(one.evaluation),
          at.tokens_per_second.has_value() ? absl::StrFormat("%.0f", *at.tokens_per_second) : "-",
          at.mfu.has_value() ? absl::StrFormat("%.1f%%", 100 * *at.mfu) : "-",
          at.time_left.has_value() ? telemetry::TimeLeft(*at.time_left) : "-", StepText(one.checkpoint_step)},
@@ -98,9 +125,9 @@ absl::StatusOr<ExitCode> Run(const std::string& folder, const Output& output) {
 }  // namespace
 
 void AddRuns(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("runs", "List the runs of a folder, the newest first");
+  CLI::App* verb = app.add_subcommand("runs", "List the runs in a folder, newest first");
   auto folder = std::make_shared<std::string>();
-  verb->add_option("DIR", *folder, "The folder with the run folders, or one of them (default: runs)");
+  verb->add_option("DIR", *folder, "Folder that contains runs, or a single run folder (default: runs)");
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl runs");
   verb->callback(

@@ -30,7 +30,7 @@ absl::StatusOr<int64_t> StepInProgress(const run::RunFolder& run, const run::Run
   for (const rpc::WorkerStatus& worker : job->workers) {
     if (worker.rank == 0 && worker.step > 0) return worker.step;
   }
-  return NotSaved(run, "no step is being trained yet");
+  return NotSaved(run, "training has not started yet");
 }
 
 // Until a checkpoint of this or a later step is committed.
@@ -42,7 +42,7 @@ absl::StatusOr<int64_t> AwaitCheckpoint(const run::RunFolder& run, const run::Ru
     if (!goes_on) return NotSaved(run, "it has ended");
     TRAINCTL_ASSIGN_OR_RETURN(const run::RunState now, run.ReadState());
     if (now.num_launches != asked.num_launches || now.generation != asked.generation) {
-      return NotSaved(run, "its workers have started again");
+      return NotSaved(run, "its workers have restarted");
     }
     goes_on = watch.GoesOn();  // what is committed before its end is looked for once more
     if (goes_on) std::this_thread::sleep_for(kLookInterval);
@@ -65,7 +65,7 @@ absl::StatusOr<int64_t> Save(const run::RunFolder& run) {
 }  // namespace
 
 void AddSave(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("save", "Have a running job save a checkpoint now, and train on");
+  CLI::App* verb = app.add_subcommand("save", "Ask a running job to save a checkpoint now");
   auto path = std::make_shared<std::string>();
   verb->add_option("RUN", *path, "Run folder (default: runs/latest)");
   AddJsonFlag(*verb);
@@ -78,7 +78,7 @@ void AddSave(CLI::App& app, Action& action) {
         const Json report = {{"schema", "trainctl.save.v1"}, {"run", run.path()}, {"step", step}};
         std::puts(PrintableJson(report).c_str());
       } else {
-        std::printf("%s has the checkpoint of step %lld\n", launcher::PrintableText(run.path()).c_str(),
+        std::printf("%s: saved a checkpoint at step %lld\n", launcher::PrintableText(run.path()).c_str(),
                     static_cast<long long>(step));
       }
       return ExitCode::kOk;

@@ -67,7 +67,7 @@ std::string SomeIds(const std::vector<std::string>& ids) {
 
 void PrintErrors(const char* what, const published::ErrorSummary& errors) {
   if (errors.count == 0) {
-    std::printf("  %-26s nothing was measured\n", what);
+    std::printf("  %-26s no measurements\n", what);
     return;
   }
   std::printf("  %-26s %5lld rows, mean |error| %.1f %%, median %+.1f %%, 95th percentile %.1f %%\n", what,
@@ -77,21 +77,21 @@ void PrintErrors(const char* what, const published::ErrorSummary& errors) {
 
 void PrintComplete(const published::CompleteScore& complete, bool with_sources) {
   if (complete.listed) {
-    std::printf("\ncomplete rows: %lld of the list", static_cast<long long>(complete.rows));
+    std::printf("\ncomplete rows: %lld listed", static_cast<long long>(complete.rows));
     if (complete.absent > 0)
-      std::printf(", %lld more are not in the file", static_cast<long long>(complete.absent));
-    std::printf("; %lld were skipped and count as 100 %% off\n",
+      std::printf(", %lld more not in the file", static_cast<long long>(complete.absent));
+    std::printf("; %lld skipped, each counted as 100 %% off\n",
                 static_cast<long long>(complete.all().skipped));
   } else {
-    std::printf("\nall rows that can be priced: %lld\n", static_cast<long long>(complete.rows));
+    std::printf("\nrows that can be estimated: %lld\n", static_cast<long long>(complete.rows));
   }
   if (with_sources) PrintSources(complete.sources);
   PrintErrors("memory", complete.all().memory);
-  PrintErrors("of it allocated bytes", complete.allocated);
+  PrintErrors("allocated bytes only", complete.allocated);
   PrintErrors("step time", complete.all().time);
   const auto bounded = complete.covered + static_cast<int64_t>(complete.above.size());
   if (bounded > 0) {
-    std::printf("  %-26s %lld of %lld rows are below it, on average by %.1f %%%s\n", "upper bound of memory",
+    std::printf("  %-26s %lld of %lld rows below it, by %.1f %% on average%s\n", "upper bound of memory",
                 static_cast<long long>(complete.covered), static_cast<long long>(bounded),
                 complete.mean_headroom_percent, complete.above.empty() ? "" : ";");
     if (!complete.above.empty()) std::printf("  %-26s above%s\n", "", SomeIds(complete.above).c_str());
@@ -106,7 +106,7 @@ void PrintComplete(const published::CompleteScore& complete, bool with_sources) 
 }
 
 void PrintRanking(const published::Ranking& ranking) {
-  std::printf("\nmappings of one model on the same GPUs with the same batch\n");
+  std::printf("\nmappings of the same model, GPUs and batch\n");
   for (const published::Sweep& sweep : ranking.sweeps) {
     if (sweep.kind != published::SweepKind::kMapping) continue;
     const published::SweepCandidate& chosen = sweep.candidates[sweep.chosen];
@@ -131,7 +131,7 @@ void PrintRanking(const published::Ranking& ranking) {
 }
 
 void PrintLeftOut(const std::vector<published::LeftOut>& left_out) {
-  std::printf("\nfitted to all sources but one, mean |error| on that one (before: data sheet)\n");
+  std::printf("\nmean |error| on each source when fitted to all the others (before: data sheet)\n");
   std::printf("%-34s %5s %8s %8s  %5s %8s %8s  %s\n", "source", "rows", "memory", "after", "rows", "time",
               "after", "matmul, memory bandwidth, link bandwidth, reserved");
   for (const published::LeftOut& left : left_out) {
@@ -146,7 +146,7 @@ void PrintLeftOut(const std::vector<published::LeftOut>& left_out) {
 
 absl::StatusOr<ExitCode> PrintSettings(const Options& options, const Output& output) {
   if (!options.file.empty() || output.json) {
-    return UsageError("--settings prints the reference of the columns (Markdown), and nothing else");
+    return UsageError("--settings only prints the column reference (Markdown); remove FILE and --json");
   }
   std::fputs(published::SettingsPage().c_str(), stdout);
   return ExitCode::kOk;
@@ -156,7 +156,7 @@ absl::StatusOr<ExitCode> RunScore(Options options, const Output& output) {
   if (options.settings) return PrintSettings(options, output);
   if (options.file.empty())
     return UsageError(
-        "score needs a CSV of measured runs; docs/reference/other-trainers.md lists its columns");
+        "score requires a CSV of measured runs; see docs/reference/other-trainers.md for its columns");
   std::vector<std::string>& read = options.output_rules.inputs;
   read = {options.file, options.complete, options.profile};
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<published::PublishedRun> runs, ReadRuns(options.file, &read));
@@ -172,7 +172,7 @@ absl::StatusOr<ExitCode> RunScore(Options options, const Output& output) {
   }
   const published::Score score = published::ScoreRuns(runs, score_options);
   if (score.complete.rows == 0 && score.complete.listed) {
-    return UsageError(absl::StrCat(options.complete, ": none of its ids is in ", options.file));
+    return UsageError(absl::StrCat(options.complete, ": none of its IDs occurs in ", options.file));
   }
   published::Ranking ranking;
   if (options.ranking) ranking = published::RankSweeps(runs, score);
@@ -198,22 +198,22 @@ void AddScore(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("score", "Compare estimates with measured runs");
   auto options = std::make_shared<Options>();
   verb->add_option("FILE", options->file,
-                   "A CSV of measured runs; docs/reference/other-trainers.md lists its columns");
-  verb->add_option("--out", options->out, "Write a CSV with the prediction and the error of every row")
+                   "CSV of measured runs; see docs/reference/other-trainers.md for its columns");
+  verb->add_option("--out", options->out, "Write a CSV with the prediction and error for every row")
       ->type_name("FILE");
   verb->add_option("--complete", options->complete,
-                   "A list of ids, one per line: rows that state all that a price needs. One that is skipped "
-                   "counts as 100 % off")
+                   "File that lists the IDs of all rows with enough data for an estimate, one per line. A "
+                   "listed row that is skipped counts as an error of 100%")
       ->type_name("FILE");
-  verb->add_option("--profile", options->profile, "Price with a profile of `trainctl calibrate`")
+  verb->add_option("--profile", options->profile, "Use a profile written by `trainctl calibrate`")
       ->type_name("PROFILE");
   verb->add_flag("--ranking", options->ranking,
-                 "In each sweep over mappings, which one is chosen and how far it is from the best");
+                 "For each sweep, show the chosen mapping and how far it is from the best one");
   verb->add_flag("--leave-one-out", options->leave_one_out,
-                 "Calibrate on all sources but one and print the errors on that one, for each");
+                 "For each source, calibrate on all other sources and print the errors");
   AddForceFlag(*verb, options->output_rules.overwrite);
   verb->add_flag("--settings", options->settings,
-                 "Print what the columns framework, model_config and settings may hold, without FILE");
+                 "Without FILE, list the allowed values of the framework, model_config and settings columns");
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl score measured.csv --out scored.csv");
   verb->callback([&action, options] {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
@@ -21,6 +22,8 @@
 #include "base/json.h"
 #include "base/shell_quote.h"
 #include "base/units.h"
+#include "data/batch_source.h"
+#include "data/data_record.h"
 #include "launcher/printable_text.h"
 #include "rpc/admin_client.h"
 #include "rpc/worker_lines.h"
@@ -49,6 +52,7 @@ struct Report {
   std::string activity;                  // while it runs: "starting: restore", "first step", "step", "save"
   std::optional<FailureReport> failure;  // of a run that has failed
   bool shares_devices = false;           // as the plan says: speeds mean nothing
+  std::vector<data::SourceUse> uses;     // as counted by the launch; empty if unknown
 
   bool is_running() const {
     return state.status == run::RunStatus::kRunning && status != "interrupted" && status != "unreachable";
@@ -91,6 +95,9 @@ absl::StatusOr<Report> MakeReport(const std::string& path) {
   if (!report.state.damage.empty()) std::fprintf(stderr, "warning: %s\n", report.state.damage.c_str());
   report.checkpoints = run.Checkpoints();
   report.shares_devices = SharesDevices(run);
+  if (const absl::StatusOr<std::string> record = ReadFile(run.data_path()); record.ok()) {
+    report.uses = data::ParseSourceUses(*record);
+  }
   report.status = std::string(run::RunStatusName(report.state.status));
   if (report.state.status == run::RunStatus::kRunning) {
     absl::StatusOr<rpc::JobStatus> live = AskLauncher(run, report.state);
@@ -126,6 +133,12 @@ std::optional<absl::Duration> AgeOfLastStep(const Report& report) {
   return std::max(absl::Now() - *report.progress.done, absl::ZeroDuration());
 }
 
+// Whether the metrics for Prometheus are still available. A port closes with its launcher; a file stays.
+bool HasMetrics(const Report& report) {
+  return !report.state.metrics.empty() &&
+         (report.is_running() || !absl::StartsWith(report.state.metrics, "http:"));
+}
+
 Json ToJson(const Report& report) {
   const run::RunProgress& at = report.progress;
   Json json = {{"schema", "trainctl.status.v1"},
@@ -139,6 +152,7 @@ Json ToJson(const Report& report) {
                {"mfu", NumberOrNull(at.mfu)},
                {"seconds_per_step", SecondsOrNull(at.per_step)},
                {"seconds_left", SecondsOrNull(at.time_left)},
+               {"data", data::UsesToJson(report.uses, std::max<int64_t>(at.total_steps, 0))},
                {"last_step_age_seconds", SecondsOrNull(AgeOfLastStep(report))},
                {"memory_bytes", at.memory_bytes.has_value() ? Json(*at.memory_bytes) : Json(nullptr)},
                {"activity", report.activity.empty() ? Json(nullptr) : Json(report.activity)},
@@ -149,6 +163,7 @@ Json ToJson(const Report& report) {
                {"generation", report.state.generation},
                {"launches", report.state.num_launches},
                {"restarts", report.state.num_restarts},
+               {"metrics", HasMetrics(report) ? Json(report.state.metrics) : Json(nullptr)},
                {"message", report.state.message},
                {"last_words", report.failure ? Json(report.failure->log_tail) : Json::array()},
                {"advice", !report.failure || report.failure->advice.empty() ? Json(nullptr)
@@ -185,11 +200,27 @@ Json ToJson(const Report& report) {
   return json;
 }
 
+// One line per training source.
+std::string EpochsText(const Report& report) {
+  const run::RunProgress& at = report.progress;
+  std::string text;
+  for (const data::SourceUse& use : report.uses) {
+    const auto epochs = [&](int64_t steps) {
+      const double epochs = use.epochs_per_step * static_cast<double>(std::max<int64_t>(steps, 0));
+      return absl::StrFormat("%.*f", epochs < 10 ? 2 : 0, epochs);
+    };
+    absl::StrAppend(&text, text.empty() ? "epochs      " : "            ", epochs(at.step), " of ",
+                    epochs(at.total_steps), report.uses.size() > 1 ? absl::StrCat(" of ", use.source) : "",
+                    ", ", FormatCount(use.epoch_tokens), " tokens each\n");
+  }
+  return text;
+}
+
 std::string ProgressText(const Report& report) {
   const run::RunProgress& at = report.progress;
   std::string text = "step        ";
   if (at.step < 1) {
-    absl::StrAppend(&text, "none is done yet");
+    absl::StrAppend(&text, "none completed yet");
   } else {
     absl::StrAppend(&text, at.step);
     if (at.total_steps > 0) {
@@ -198,7 +229,7 @@ std::string ProgressText(const Report& report) {
     if (at.time_left.has_value()) absl::StrAppend(&text, " ", telemetry::TimeLeft(*at.time_left), " left");
     if (const auto age = AgeOfLastStep(report)) absl::StrAppend(&text, ", done ", rpc::Age(*age), " ago");
   }
-  absl::StrAppend(&text, "\n");
+  absl::StrAppend(&text, "\n", EpochsText(report));
   if (report.live.has_value() && HasNoStepYet(report)) {
     absl::StrAppend(&text, "now         ", report.activity, "\n");
   }
@@ -214,12 +245,11 @@ std::string ProgressText(const Report& report) {
     if (at.per_step.has_value()) {
       absl::StrAppendFormat(&text, ", %.3g s per step", absl::ToDoubleSeconds(*at.per_step));
     }
-    if (report.shares_devices) absl::StrAppend(&text, " (means nothing: workers share devices)");
+    if (report.shares_devices) absl::StrAppend(&text, " (not meaningful, because workers share devices)");
     absl::StrAppend(&text, "\n");
   }
   if (at.memory_bytes.has_value()) {
-    absl::StrAppend(&text, "memory      ", FormatBytes(*at.memory_bytes),
-                    " of tensors at the peak of rank 0\n");
+    absl::StrAppend(&text, "memory      ", FormatBytes(*at.memory_bytes), " of tensors at peak on rank 0\n");
   }
   return text;
 }
@@ -243,7 +273,7 @@ std::string LastEventText(const run::JournalEvent& event) {
 }
 
 std::string JobText(const RunJob& job) {
-  std::string text = absl::StrCat("job         ", job.id, " of Slurm");
+  std::string text = absl::StrCat("job         ", job.id, " in Slurm");
   if (!job.state) return absl::StrCat(text, "\n");
   absl::StrAppend(&text, ": ");
   absl::StrAppend(&text, job.state->state);
@@ -260,8 +290,9 @@ std::string NoAnswerText(const Report& report) {
                    absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", report.state.started, absl::UTCTimeZone()),
                    "\n            no answer: ", launcher::PrintableText(report.no_answer), "\n");
   if (report.status == "unreachable") {
-    absl::StrAppend(&text, "Nothing tells from here whether it still trains. If ", report.state.host,
-                    " or that process is gone for good: trainctl resume ", quoted, " --take-over\n");
+    absl::StrAppend(
+        &text, "This host cannot determine whether the run is still training. If ", report.state.host,
+        " or that process is gone for good, take over the run: trainctl resume ", quoted, " --take-over\n");
   }
   return text;
 }
@@ -282,6 +313,9 @@ std::string ToText(const Report& report) {
   for (const std::string& problem : report.checkpoints.Problems()) {
     absl::StrAppend(&text, "            ", problem, "\n");
   }
+  if (HasMetrics(report)) {
+    absl::StrAppend(&text, "metrics     ", launcher::PrintableText(report.state.metrics), "\n");
+  }
   if (report.live) {
     if (report.state.last) absl::StrAppend(&text, LastEventText(*report.state.last));
     for (const std::string& line : rpc::WorkerLines(report.live->workers, !report.state.nodes.empty())) {
@@ -292,7 +326,8 @@ std::string ToText(const Report& report) {
   } else if (report.status == "interrupted") {
     const int64_t pid = report.state.launcher_pid;
     absl::StrAppend(&text, "The launcher", pid > 0 ? absl::StrCat(" (process ", pid, ")") : "",
-                    " ended without a word. Continue with: trainctl resume ", ShellQuote(report.path), "\n");
+                    " exited without recording an outcome. Continue with: trainctl resume ",
+                    ShellQuote(report.path), "\n");
   } else {
     absl::StrAppend(&text, EndText(report));
   }
@@ -302,7 +337,7 @@ std::string ToText(const Report& report) {
 }  // namespace
 
 void AddStatus(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("status", "Show how a run is doing");
+  CLI::App* verb = app.add_subcommand("status", "Show a run's progress");
   auto path = std::make_shared<std::string>();
   verb->add_option("RUN", *path, "Run folder (default: runs/latest)");
   AddJsonFlag(*verb);

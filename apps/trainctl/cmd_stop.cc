@@ -43,8 +43,8 @@ absl::StatusOr<Stopped> Stop(const std::string& path, bool now) {
   }
   const std::string process =
       state.launcher_pid > 0 ? absl::StrCat(" (process ", state.launcher_pid, ")") : "";
-  return EnvironmentError(absl::StrCat(run.path(), " is not running: its launcher", process,
-                                       " does not answer. See: trainctl status ", ShellQuote(run.path()),
+  return EnvironmentError(absl::StrCat(run.path(), " does not appear to be running: its launcher", process,
+                                       " is not responding. See: trainctl status ", ShellQuote(run.path()),
                                        " (", asked.message(), ")"));
 }
 
@@ -55,7 +55,7 @@ void AddStop(CLI::App& app, Action& action) {
   auto path = std::make_shared<std::string>();
   auto now = std::make_shared<bool>(false);
   verb->add_option("RUN", *path, "Run folder (default: runs/latest)");
-  verb->add_flag("--now", *now, "Stop at once, without saving");
+  verb->add_flag("--now", *now, "Stop immediately, without saving");
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl stop runs/latest");
   verb->callback([&action, path, now] {
@@ -67,11 +67,10 @@ void AddStop(CLI::App& app, Action& action) {
         if (!stopped.job.empty()) report["cancelled_job"] = stopped.job;
         std::puts(PrintableJson(report).c_str());
       } else if (!stopped.job.empty()) {
-        std::printf("job %s of Slurm is cancelled; %s stays as it is\n", stopped.job.c_str(),
-                    run_path.c_str());
+        std::printf("canceled Slurm job %s; %s is unchanged\n", stopped.job.c_str(), run_path.c_str());
       } else {
-        std::printf("%s is asked to %s. See: trainctl status %s\n", run_path.c_str(),
-                    *now ? "stop at once, without saving" : "save and stop",
+        std::printf("%s was asked to %s. See: trainctl status %s\n", run_path.c_str(),
+                    *now ? "stop immediately, without saving" : "save and stop",
                     ShellQuote(stopped.run_path).c_str());
       }
       return ExitCode::kOk;

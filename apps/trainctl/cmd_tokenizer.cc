@@ -183,13 +183,15 @@ absl::StatusOr<ExitCode> RunTrain(TrainVerbOptions options, const Output& output
   options.count.progress = [&view](int64_t done_bytes, int64_t total_bytes) {
     view.Show(done_bytes, total_bytes);
   };
-  absl::StatusOr<tokenizer::WordCounter> counted = data::CountWords(options.count);
+  absl::StatusOr<data::CountedWords> counted = data::CountWords(options.count);
   view.Clear();
-  TRAINCTL_ASSIGN_OR_RETURN(const tokenizer::WordCounter words, std::move(counted));
+  TRAINCTL_RETURN_IF_ERROR(counted.status());
+  const tokenizer::WordCounter& words = counted->words;
+  if (counted->left_out.count > 0) view.Note(data::FormatLeftOut(counted->left_out));
   if (words.counts().empty()) {
-    return BadDataError(absl::StrCat("the ", options.count.files.size(), " input files (",
+    return BadDataError(absl::StrCat("the ", options.count.files.size(), " input file(s) (",
                                      options.count.files.front(),
-                                     options.count.files.size() > 1 ? ", ..." : "", ") hold no text"));
+                                     options.count.files.size() > 1 ? ", ..." : "", ") contain no text"));
   }
   TRAINCTL_ASSIGN_OR_RETURN(const tokenizer::TrainedBpe trained, tokenizer::TrainBpe(words, options.train));
   const std::string json = tokenizer::TokenizerJson(trained);
@@ -202,23 +204,25 @@ absl::StatusOr<ExitCode> RunTrain(TrainVerbOptions options, const Output& output
                                       {"path", options.out},
                                       {"vocab", vocab},
                                       {"merges", trained.merges.size()},
-                                      {"words", words.counts().size()}}),
+                                      {"words", words.counts().size()},
+                                      {"lines_left_out", counted->left_out.count}}),
                        "\n"));
     return ExitCode::kOk;
   }
   Print(absl::StrCat("Wrote ", options.out, ": ", vocab, " tokens (", trained.merges.size(), " merges) from ",
-                     words.counts().size(), " different words\n"));
+                     words.counts().size(), " distinct words\n"));
   if (vocab < options.train.vocab) {
-    Print(absl::StrCat("The text has no more pairs that stand there ", options.train.min_frequency,
-                       " times; ", options.train.vocab, " tokens were asked for\n"));
+    Print(absl::StrCat("Stopped early, because no other pair occurs ", options.train.min_frequency,
+                       " times; ", options.train.vocab, " tokens were requested\n"));
   }
   return ExitCode::kOk;
 }
 
-constexpr const char* kTokenizerHelp = "tokenizer.json or a sentencepiece .model, or the folder that has one";
+constexpr const char* kTokenizerHelp =
+    "A tokenizer.json, a SentencePiece .model file, or a folder that contains either";
 
 void AddInfo(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("info", "What a tokenizer is: kind, size, special tokens");
+  CLI::App* verb = app.add_subcommand("info", "Show a tokenizer's kind, size and special tokens");
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl tokenizer info llama/tokenizer.json");
   auto path = std::make_shared<std::string>();
@@ -228,58 +232,72 @@ void AddInfo(CLI::App& app, Action& action) {
 }
 
 void AddEncode(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("encode", "Print the token ids of a text");
+  CLI::App* verb = app.add_subcommand("encode", "Print the token IDs of a text");
   AddJsonFlag(*verb);
   SetExample(*verb, "echo -n 'Hello world' | trainctl tokenizer encode llama/tokenizer.json");
   auto options = std::make_shared<CodeOptions>();
   verb->add_option("TOKENIZER", options->tokenizer, kTokenizerHelp)->required();
-  verb->add_option("TEXT_FILE", options->input, "The text (default: stdin)");
+  verb->add_option("TEXT_FILE", options->input, "File with the text (default: stdin)");
   verb->add_flag("--no-special", options->no_special,
-                 "Without what the tokenizer puts before and after each text");
+                 "Do not add the tokenizer's special tokens before and after each text");
   verb->add_flag("--lines", options->lines,
-                 "Each line of the input is a text, as a JSON string; its ids become a line (with --json: an "
-                 "object)");
+                 "Treat each input line as a JSON string that contains a text, and print the IDs of each "
+                 "text on one line (with --json, as an object)");
   verb->callback([&action, options] {
     action = [options](const Output& output) { return RunEncode(*options, output); };
   });
 }
 
 void AddDecode(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("decode", "Print the text of token ids");
+  CLI::App* verb = app.add_subcommand("decode", "Convert token IDs back to text");
   SetExample(*verb, "echo 1 15043 3186 | trainctl tokenizer decode llama/tokenizer.json --skip-special");
   auto options = std::make_shared<CodeOptions>();
   verb->add_option("TOKENIZER", options->tokenizer, kTokenizerHelp)->required();
-  verb->add_option("IDS_FILE", options->input, "Ids with spaces between them (default: stdin)");
-  verb->add_flag("--skip-special", options->skip_special, "Leave special tokens out");
-  verb->add_flag("--lines", options->lines, "Each line of ids becomes a line with its text as a JSON string");
+  verb->add_option("IDS_FILE", options->input, "File with IDs separated by spaces (default: stdin)");
+  verb->add_flag("--skip-special", options->skip_special, "Omit special tokens");
+  verb->add_flag("--lines", options->lines,
+                 "Decode each line of IDs separately and print its text as a JSON string");
   verb->callback([&action, options] {
     action = [options](const Output& output) { return RunDecode(*options, output); };
   });
 }
 
 void AddTrain(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("train", "Learn a byte-level BPE tokenizer from text or JSONL files");
+  CLI::App* verb =
+      app.add_subcommand("train", "Learn a byte-level BPE tokenizer from text, JSONL or Parquet files");
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl tokenizer train books/*.txt web.jsonl --vocab 32000 --out tokenizer.json");
   auto options = std::make_shared<TrainVerbOptions>();
-  verb->add_option("IN", options->count.files, ".jsonl and .ndjson: a document per line; anything else: text")
+  verb->add_option("IN", options->count.files,
+                   "Input files: one document per line in .jsonl and .ndjson files, one per row in .parquet "
+                   "files; any other file is text")
       ->required();
-  verb->add_option("--vocab", options->train.vocab, "Tokens in all: special ones, 256 bytes, merges")
+  verb->add_option("--vocab", options->train.vocab,
+                   "Vocabulary size, counting special tokens, the 256 bytes and merges")
       ->required()
       ->type_name("N");
-  verb->add_option("--out", options->out, "The tokenizer.json to write")->required()->type_name("FILE");
+  verb->add_option("--out", options->out, "Path of the tokenizer.json to write")
+      ->required()
+      ->type_name("FILE");
   verb->add_option("--special", options->train.special_tokens,
-                   "A special token (repeatable); they get the first ids")
+                   "Add a special token (repeatable). Special tokens get the lowest IDs")
       ->allow_extra_args(false)
       ->capture_default_str()
       ->type_name("TOKEN");
   verb->add_option("--min-frequency", options->train.min_frequency,
-                   "How often a pair must stand in the text to be merged")
+                   "Merge only pairs that occur at least this many times")
       ->capture_default_str()
       ->type_name("N");
-  verb->add_option("--text-field", options->count.text_field, "JSONL: the field with the text")
+  verb->add_option("--text-field", options->count.text_field,
+                   "Field of JSONL and Parquet files that contains the text")
       ->capture_default_str();
-  verb->add_option("--threads", options->count.num_threads, "Threads that read (default: one per core)")
+  verb->add_option("--on-bad-line", options->count.on_bad_line,
+                   "What to do with a JSONL line or Parquet row whose text field is missing or not a string: "
+                   "stop with an error, or skip and report it")
+      ->check(CLI::IsMember({"stop", "skip"}))
+      ->capture_default_str();
+  verb->add_option("--threads", options->count.num_threads,
+                   "Number of reader threads (default: one per core)")
       ->check(CLI::Range(0, 1024))
       ->type_name("N");
   AddForceFlag(*verb, options->output_rules.overwrite);
@@ -291,7 +309,7 @@ void AddTrain(CLI::App& app, Action& action) {
 }  // namespace
 
 void AddTokenizer(CLI::App& app, Action& action) {
-  CLI::App* group = app.add_subcommand("tokenizer", "Look at a tokenizer; encode, decode; train one");
+  CLI::App* group = app.add_subcommand("tokenizer", "Inspect, use and train tokenizers");
   group->require_subcommand(1);
   SetExample(*group, "trainctl tokenizer info llama/tokenizer.json");
   AddInfo(*group, action);

@@ -41,7 +41,7 @@ absl::StatusOr<Prediction> PredictStep(const run::RunFolder& run) {
                             recipe::RecipeFromJson(recipe_text, run.recipe_path()));
   const plan::PlannedStep planned = plan::BuildStep(plan, recipe.model.spec);
   const simulate::Played played =
-      simulate::PlayAtRates(planned.step, recipe.model.spec, planned.ledger, planned.options, plan.rates);
+      simulate::PlayAtRates(planned.step, planned.ledger, planned.options, plan.rates);
   Prediction prediction;
   prediction.measured = plan.rates.measured;
   prediction.seconds = played.end_s;
@@ -89,10 +89,11 @@ void Print(const TraceOptions& options, const telemetry::MergedTrace& trace, con
   for (const telemetry::MergedStep& step : trace.steps) {
     absl::StrAppendFormat(&out, "step %d: %.3f ms on %d rank(s), predicted %.3f ms%s\n", step.step,
                           step.seconds * 1e3, step.num_ranks, prediction.seconds * 1e3,
-                          prediction.measured ? "" : " (rates not measured: trainctl calibrate)");
+                          prediction.measured ? "" : " (with unmeasured rates; run trainctl calibrate)");
     for (const telemetry::ClockOffset& clock : step.clocks) {
       if (clock.same_clock) continue;
-      absl::StrAppendFormat(&out, "  rank %d is set by the wall clocks of two machines (offset %.0f us)\n",
+      absl::StrAppendFormat(&out,
+                            "  rank %d is aligned using the wall clocks of two machines (offset %.0f us)\n",
                             clock.rank, clock.offset_us);
     }
   }
@@ -102,14 +103,15 @@ void Print(const TraceOptions& options, const telemetry::MergedTrace& trace, con
 absl::StatusOr<ExitCode> Trace(const TraceOptions& options, const Output& output) {
   TRAINCTL_ASSIGN_OR_RETURN(const run::RunFolder run, run::RunFolder::Open(options.run));
   if (run.IsOwnFile(options.out)) {
-    return UsageError(absl::StrCat("--out ", options.out, " is the run's own; name another file"));
+    return UsageError(
+        absl::StrCat("--out ", options.out, " is one of the run's own files; choose another file"));
   }
   OutputRules rules = options.output_rules;
   rules.inputs = {run.plan_path(), run.recipe_path()};
   if (options.out != "-") {
     TRAINCTL_RETURN_IF_ERROR(FindOutput(options.out, rules).status());
   } else if (output.json) {
-    return UsageError("--out - writes the trace to stdout, and so does --json its report; name a file");
+    return UsageError("--out - and --json would both write to stdout; use --out FILE");
   }
   TRAINCTL_ASSIGN_OR_RETURN(const Prediction prediction, PredictStep(run));
   TRAINCTL_ASSIGN_OR_RETURN(
@@ -133,12 +135,12 @@ absl::StatusOr<ExitCode> Trace(const TraceOptions& options, const Output& output
 
 void AddTrace(CLI::App& app, Action& action) {
   CLI::App* verb =
-      app.add_subcommand("trace", "Join the traces of a run's ranks, next to the prediction, for Perfetto");
+      app.add_subcommand("trace", "Merge the traces of a run's ranks with the prediction, for Perfetto");
   auto options = std::make_shared<TraceOptions>();
   verb->add_option("RUN", options->run, "Run folder (default: runs/latest)");
-  verb->add_option("--out", options->out, "Writes this file (-: stdout)")->required()->type_name("FILE");
+  verb->add_option("--out", options->out, "File to write (- for stdout)")->required()->type_name("FILE");
   AddForceFlag(*verb, options->output_rules.overwrite);
-  verb->add_option("--step", options->step, "Only this step (default: all that were traced)")
+  verb->add_option("--step", options->step, "Include only this step (default: all traced steps)")
       ->check(WholeNumber(0))
       ->type_name("N");
   AddJsonFlag(*verb);

@@ -23,9 +23,10 @@ struct VerifyOptions {
 
 absl::StatusOr<ExitCode> Verify(const VerifyOptions& options, const Output& output) {
   std::vector<std::string> missing;  // data, say: none is needed
-  TRAINCTL_ASSIGN_OR_RETURN(
-      const recipe::LoadedRecipe loaded,
-      recipe::LoadRecipe(options.recipe, options.sets, PlanAccess(&missing), recipe::Purpose::kPlan));
+  recipe::Access access = PlanAccess(&missing);
+  access.count_epoch_tokens = nullptr;  // nor is the length of the run
+  TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded,
+                            recipe::LoadRecipe(options.recipe, options.sets, access, recipe::Purpose::kPlan));
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(loaded.recipe));
   TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, planner::MakePlanFor(loaded.recipe, host));
   if (!output.json) {
@@ -37,10 +38,10 @@ absl::StatusOr<ExitCode> Verify(const VerifyOptions& options, const Output& outp
 }  // namespace
 
 void AddVerify(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand(
-      "verify", "Prove that the layout of a recipe gives the gradients of one process, on a small model");
+  CLI::App* verb =
+      app.add_subcommand("verify", "Check a layout's gradients on a small model against a single process");
   auto options = std::make_shared<VerifyOptions>();
-  verb->add_option("RECIPE", options->recipe, "The recipe (TOML)")->required();
+  verb->add_option("RECIPE", options->recipe, "Recipe (TOML)")->required();
   verb->add_option("--set", options->sets, "Override a field: KEY=VALUE (repeatable)")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");

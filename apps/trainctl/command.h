@@ -21,8 +21,10 @@ struct Output {
 // Runs the verb after parsing. A non-OK status is printed by main and decides the exit code.
 using Action = std::function<absl::StatusOr<ExitCode>(const Output&)>;
 
-// Adds the verb to `app`; its CLI11 callback sets `action`.
+// Adds one verb to `app`; its CLI11 callback sets `action`. `group` is its heading in --help; empty if it is
+// not listed.
 struct Command {
+  const char* group;
   void (*add)(CLI::App& app, Action& action);
 };
 
@@ -57,7 +59,7 @@ void AddVersion(CLI::App& app, Action& action);
 // Adds "--json" to a verb that reports something.
 void AddJsonFlag(CLI::App& verb);
 
-// --help ends with an example.
+// Sets the example with which --help begins.
 void SetExample(CLI::App& verb, const std::string& example);
 
 }  // namespace trainctl::cli

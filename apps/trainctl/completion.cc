@@ -9,13 +9,15 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "base/names.h"
+#include "base/shell_quote.h"
 #include "base/status.h"
 #include "cluster/catalogue.h"
 #include "frameworks/framework.h"
-#include "model/model_spec.h"
+#include "model/presets.h"
 #include "recipe/foreign_words.h"
 #include "recipe/schema.h"
 #include "recipe/starter.h"
@@ -229,6 +231,68 @@ void Print(const Completion& completion) {
   }
 }
 
+// "did you mean launch? " for the candidate nearest to `typed`, or nothing if none is within `max_distance`.
+std::string HintOfNearest(const std::string& typed, const Completion& known, int max_distance) {
+  const Candidate* nearest = nullptr;
+  for (const Candidate& candidate : known.candidates) {
+    const int distance = EditDistance(typed, candidate.text);
+    if (distance > max_distance) continue;
+    max_distance = distance - 1;
+    nearest = &candidate;
+  }
+  return nearest == nullptr ? "" : absl::StrCat("did you mean ", nearest->text, "? ");
+}
+
+std::string HintForOption(const CLI::App& app, const std::string& typed) {
+  if (FindOption(app, "--set") != nullptr) {
+    const std::string key = recipe::KeyOfOption(typed);
+    // In other tools, an output folder is either the folder of one run or the parent folder of all runs.
+    if (key == "run.root" && FindOption(app, "--run-dir") != nullptr) {
+      return "did you mean --run-dir FOLDER (for this run), or --set run.root=FOLDER (for all runs)? ";
+    }
+    if (!key.empty()) return absl::StrCat("did you mean --set ", key, "=VALUE? ");
+    const recipe::ForeignWord* const foreign = recipe::FindForeign(typed, recipe::ForeignKeys());
+    if (foreign != nullptr) return absl::StrCat(foreign->advice, ". ");
+  }
+  Completion known;
+  AddOptions({&app}, known);
+  return HintOfNearest(typed, known, std::max(2, static_cast<int>(typed.size()) / 3));
+}
+
+// A short word is near many others, and a wrong verb may do harm: `top` is one letter away from `stop`.
+std::string HintForVerb(const CLI::App& app, bool is_first, const std::string& typed) {
+  const recipe::ForeignWord* const foreign =
+      is_first ? recipe::FindForeign(typed, recipe::ForeignVerbs()) : nullptr;
+  if (foreign != nullptr && foreign->ours[0] != '\0')
+    return absl::StrCat("did you mean ", foreign->ours, "? ");
+  if (foreign != nullptr) return absl::StrCat(foreign->advice, ". ");
+  if (!is_first && app.get_name() == "export") return "did you mean checkpoint export (for a model)? ";
+  std::string nearest =
+      HintOfNearest(typed, CompleteWord(app, {}, ""), std::max(1, static_cast<int>(typed.size()) / 3));
+  if (is_first || !nearest.empty()) return nearest;
+  const std::vector<const CLI::App*> verbs = VisibleVerbs(app);
+  return absl::StrCat(
+      "the verbs are ",
+      absl::StrJoin(verbs, ", ",
+                    [](std::string* out, const CLI::App* verb) { absl::StrAppend(out, verb->get_name()); }),
+      ". ");
+}
+
+// Returns a hint if `word` is a setting without an option, such as "train.steps=10", after the last
+// positional. Other tools accept settings in this form. Returns an empty string otherwise.
+std::string HintForAssignment(const Position& position, const std::string& word) {
+  const size_t equals = word.find('=');
+  size_t most = 0;
+  for (const CLI::Option* positional : Positionals(*position.app))
+    most += static_cast<size_t>(std::max(1, positional->get_items_expected_max()));
+  if (equals == std::string::npos || position.num_positionals < most ||
+      FindOption(*position.app, "--set") == nullptr) {
+    return "";
+  }
+  const std::string key = recipe::KeyOfOption(word.substr(0, equals));
+  return key.empty() ? "" : absl::StrCat("did you mean --set ", ShellQuote(key + word.substr(equals)), "? ");
+}
+
 }  // namespace
 
 std::vector<const CLI::App*> VisibleVerbs(const CLI::App& app) {
@@ -319,35 +383,21 @@ std::string UnknownWord(const CLI::App& root, const std::vector<std::string>& wo
     const bool is_known =
         position.waiting != nullptr || word == "--" || verb != nullptr ||
         (is_option ? FindOption(*position.app, word) != nullptr : !Positionals(*position.app).empty());
+    const bool is_value = is_option || position.waiting != nullptr || verb != nullptr;
+    if (const std::string hint = is_value ? "" : HintForAssignment(position, word); !hint.empty()) {
+      return absl::StrCat(path, " does not take '", word.substr(0, 60), "'; ", hint, "See `", path,
+                          " --help`");
+    }
     if (is_known) {
       if (position.waiting == nullptr && verb != nullptr) absl::StrAppend(&path, " ", word);
       before.push_back(word);
       continue;
     }
     const std::string shown = word.substr(0, std::min<size_t>(word.find('='), 60));
-    Completion known;
-    if (is_option) {
-      AddOptions({position.app}, known);
-    } else {
-      known = CompleteWord(*position.app, {}, "");
-    }
-    const std::string refusal =
-        absl::StrCat("there is no ", is_option ? "option" : "verb", " '", shown, "' of ", path, "; ");
-    const std::string help = absl::StrCat("`", path, " --help` lists what there is");
-    const absl::string_view key = is_option ? recipe::OursFor(shown, recipe::ForeignKeys()) : "";
-    if (!key.empty()) return absl::StrCat(refusal, "did you mean --set ", key, "=VALUE? ", help);
-    const absl::string_view ours = before.empty() ? recipe::OursFor(shown, recipe::ForeignVerbs()) : "";
-    if (!ours.empty() && !is_option) return absl::StrCat(refusal, "did you mean ", ours, "? ", help);
-    const Candidate* nearest = nullptr;
-    int nearest_distance = std::max(2, static_cast<int>(shown.size()) / 3) + 1;
-    for (const Candidate& candidate : known.candidates) {
-      const int distance = EditDistance(shown, candidate.text);
-      if (distance >= nearest_distance) continue;
-      nearest_distance = distance;
-      nearest = &candidate;
-    }
-    return absl::StrCat(refusal, nearest == nullptr ? "" : absl::StrCat("did you mean ", nearest->text, "? "),
-                        help);
+    const std::string hint =
+        is_option ? HintForOption(*position.app, shown) : HintForVerb(*position.app, before.empty(), shown);
+    return absl::StrCat("there is no ", is_option ? "option" : "verb", " '", shown, "' of ", path, "; ", hint,
+                        "`", path, " --help` lists them all");
   }
   return "";
 }

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,7 @@
 #include "checkpoint/examine.h"
 #include "checkpoint/folder_names.h"
 #include "checkpoint/manifest.h"
+#include "launcher/printable_text.h"
 #include "telemetry/log_reader.h"
 
 namespace trainctl::cli {
@@ -29,9 +31,9 @@ absl::StatusOr<Start> FromScratch(const run::RunFolder& run, bool rubbish) {
   const auto good = checkpoint::FindNewestGood(run.checkpoints_path(), nullptr);
   if (good.ok()) {
     return UsageError(
-        absl::StrCat(run.path(), " has a good checkpoint of step ", good->step,
-                     ", and --from-scratch is for a run that has none. Resume it without, or launch "
-                     "a new run into another folder"));
+        absl::StrCat(run.path(), " has a valid checkpoint at step ", good->step,
+                     ", but --from-scratch is only for a run that has none. Resume without it, or "
+                     "launch a new run in another folder"));
   }
   Start start;
   start.from_scratch = true;
@@ -50,19 +52,18 @@ absl::StatusOr<Start> FromScratch(const run::RunFolder& run, bool rubbish) {
 absl::StatusOr<Start> WithoutJournal(const run::RunFolder& run, const absl::Status& unreadable) {
   const auto good = checkpoint::FindNewestGood(run.checkpoints_path(), nullptr);
   if (!good.ok()) {
-    return BadDataError(absl::StrCat(unreadable.message(), "; no line of it can be read, and ",
+    return BadDataError(absl::StrCat(unreadable.message(), "; none of its lines can be read, and ",
                                      good.status().message(),
-                                     ". Put one of them back, or begin anew at step 1: trainctl resume ",
-                                     run.path(), " --from-scratch (launch --or-resume takes it, too)"));
+                                     ". Restore one of them, or restart at step 1: trainctl resume ",
+                                     run.path(), " --from-scratch (or launch --or-resume --from-scratch)"));
   }
   Start start;
   start.step = good->step;
   start.set_aside.emplace_back(kJournal);
-  start.notes.push_back(
-      absl::StrCat("warning: ", unreadable.message(),
-                   "; no line of it can be read: it is set aside, and the run goes on from the "
-                   "checkpoint of step ",
-                   good->step));
+  start.notes.push_back(absl::StrCat("warning: ", unreadable.message(),
+                                     "; none of its lines can be read, so it is moved aside, and the run "
+                                     "continues from the checkpoint at step ",
+                                     good->step));
   return start;
 }
 
@@ -86,11 +87,14 @@ absl::StatusOr<Start> WithJournal(const run::RunFolder& run, const run::RunState
   Start start;
   start.step = newest.step;
   if (newest.step > 0 && LacksEvaluation(run, newest.step)) --start.step;
+  for (const std::string& failure : state.failures) {
+    start.notes.push_back(absl::StrCat("note: an earlier launch failed: ", launcher::PrintableText(failure)));
+  }
   // What is wrong with a newer one that is there, the worker says that reads it.
   if (newest.step >= 0 && newest.passed_over.empty() && newest.step < state.last_checkpoint_step) {
-    start.notes.push_back(absl::StrCat("warning: ", run.journal_path(), " records a checkpoint of step ",
-                                       state.last_checkpoint_step, ", which is gone; the newest is of step ",
-                                       newest.step));
+    start.notes.push_back(absl::StrCat("warning: ", run.journal_path(), " records a checkpoint at step ",
+                                       state.last_checkpoint_step,
+                                       ", which is missing; the newest one is at step ", newest.step));
   }
   return start;
 }
@@ -109,7 +113,7 @@ absl::StatusOr<Start> DecideStart(const run::RunFolder& run, bool from_scratch) 
                             rubbish ? WithoutJournal(run, state.status()) : WithJournal(run, *state));
   if (start.step > 0 && !PathExists(run.metrics_path())) {
     start.notes.push_back(
-        absl::StrCat("note: ", run.metrics_path(), " is gone: it begins anew after step ", start.step));
+        absl::StrCat("note: ", run.metrics_path(), " is missing; a new one starts after step ", start.step));
   }
   return start;
 }
@@ -120,7 +124,7 @@ absl::Status PrepareStart(run::RunFolder& run, const Start& start) {
   TRAINCTL_RETURN_IF_ERROR(run.BeginTerm());
   for (const std::string& name : start.set_aside) {
     TRAINCTL_ASSIGN_OR_RETURN(const std::string aside, run.SetAside(name));
-    std::fprintf(stderr, "set aside: %s is now %s\n", name.c_str(), aside.c_str());
+    std::fprintf(stderr, "moved aside: %s is now %s\n", name.c_str(), aside.c_str());
   }
   TRAINCTL_RETURN_IF_ERROR(MakeDirs(run.checkpoints_path()));
   TRAINCTL_RETURN_IF_ERROR(checkpoint::RevokeUnfinished(run.checkpoints_path()));

@@ -114,7 +114,7 @@ std::string WaitForFirstStep(Subprocess& process, launcher::SignalPipe& signals,
     } else if (waits[3].revents != 0) {
       if (!run_path.empty()) {
         run_path.pop_back();
-        std::fprintf(stderr, "ended; the rest is in %s/logs/launcher.log\n",
+        std::fprintf(stderr, "ended; the remaining output is in %s/logs/launcher.log\n",
                      launcher::PrintableText(run_path).c_str());
       }
       return "";
@@ -216,7 +216,7 @@ absl::StatusOr<ExitCode> RunDetached(const Output& output) {
     std::puts(PrintableJson(json).c_str());
   } else {
     const std::string quoted = ShellQuote(run_path);
-    std::printf("detached: process %d goes on with %s\n", static_cast<int>(process.pid()),
+    std::printf("detached: process %d continues to run %s\n", static_cast<int>(process.pid()),
                 launcher::PrintableText(run_path).c_str());
     std::fprintf(stderr, "see: trainctl status %s   trainctl logs --follow %s   end it: trainctl stop %s\n",
                  quoted.c_str(), quoted.c_str(), quoted.c_str());

@@ -13,10 +13,10 @@ namespace trainctl::cli {
 namespace {
 
 constexpr char kWords[] =
-    "\ntrainctl: stopped by a signal before anything was begun; the same command starts it again\n";
+    "\ntrainctl: stopped by a signal before anything was started; rerun the same command\n";
 constexpr char kReport[] =
-    "{\"schema\":\"trainctl.launch.v1\",\"run\":null,\"exit_code\":75,"
-    "\"message\":\"stopped by a signal before anything was begun\"}\n";
+    "{\"schema\":\"trainctl.launch.v1\",\"run\":null,\"exit_code\":75,\"message\":\"stopped by a signal "
+    "before anything was started\"}\n";
 
 std::atomic<bool> g_has_begun{false};
 std::atomic<bool> g_json{false};

@@ -31,9 +31,9 @@ std::string DoneText(const FailureReport& report) {
   std::string text = report.step < 1 ? "no step" : absl::StrCat(report.step);
   if (report.step >= 1 && report.total_steps > 0) absl::StrAppend(&text, " of ", report.total_steps);
   if (report.step >= 1) absl::StrAppend(&text, report.total_steps == 1 ? " step" : " steps");
-  return absl::StrCat(text, report.checkpoint_step < 0
-                                ? "; there is no checkpoint"
-                                : absl::StrCat("; the last checkpoint is of step ", report.checkpoint_step));
+  return absl::StrCat(text, report.checkpoint_step < 0 ? "; there is no checkpoint"
+                                                       : absl::StrCat("; the last checkpoint is from step ",
+                                                                      report.checkpoint_step));
 }
 
 }  // namespace
@@ -86,7 +86,7 @@ std::string LogAndWayOnText(const FailureReport& report, size_t max_lines) {
     absl::StrAppend(&text, "  | ", report.log_tail[i], "\n");
   }
   if (!report.advice.empty()) return absl::StrCat(text, report.advice, "\n");
-  return absl::StrCat(text, "once mended: trainctl resume ", ShellQuote(report.run_path), "\n");
+  return absl::StrCat(text, "once the cause is fixed: trainctl resume ", ShellQuote(report.run_path), "\n");
 }
 
 std::string FailureText(const FailureReport& report) {

@@ -65,9 +65,9 @@ absl::Status CheckEnoughAreVisible(const recipe::Recipe& recipe, const cluster::
                                          "\": ", host.hidden_accelerators,
                                          ". To train on the CPU, set it to \"cpu\""));
   }
-  return EnvironmentError(absl::StrCat("cluster.devices_per_node = ", cluster.devices_per_node, ": ",
-                                       host.hidden_accelerators,
-                                       ". Each worker needs its own GPU: lower it, or make more visible"));
+  return EnvironmentError(
+      absl::StrCat("cluster.devices_per_node = ", cluster.devices_per_node, ": ", host.hidden_accelerators,
+                   ". Each worker needs its own GPU; lower the number, or make more GPUs visible"));
 }
 
 absl::Status CheckDeviceIsHere(const recipe::Recipe& recipe, const cluster::Host& host) {
@@ -78,17 +78,17 @@ absl::Status CheckDeviceIsHere(const recipe::Recipe& recipe, const cluster::Host
   if (host.accelerator.empty()) {
     // A container may have the device without the library that shows it; then the worker finds out.
     if (PathExists("/dev/nvidiactl")) return absl::OkStatus();
-    return EnvironmentError(
-        absl::StrCat("cluster.device = \"", wanted,
-                     "\": no NVIDIA driver shows a device on this machine (`trainctl doctor` says "
-                     "more). `trainctl plan` plans for it; to train here, set it to \"cpu\""));
+    return EnvironmentError(absl::StrCat(
+        "cluster.device = \"", wanted,
+        "\": the NVIDIA driver reports no device on this machine (run `trainctl doctor` for details). You "
+        "can still plan for it with `trainctl plan`; to train on this machine, set it to \"cpu\""));
   }
   if (wanted == recipe::kCudaDevice) return absl::OkStatus();
   const absl::StatusOr<cluster::DeviceMatch> named = cluster::FindDevice(wanted);
   const absl::StatusOr<cluster::DeviceMatch> here = cluster::FindDevice(host.accelerator);
   if (named.ok() && here.ok() && named->device == here->device) return absl::OkStatus();
   return EnvironmentError(absl::StrCat("cluster.device = \"", wanted, "\": this machine has ",
-                                       host.accelerator, "; to train on what is here, set it to \"",
+                                       host.accelerator, "; to train on it, set cluster.device to \"",
                                        recipe::kCudaDevice, "\""));
 }
 

@@ -25,7 +25,7 @@ absl::StatusOr<rpc::LauncherAccess> AccessFromHere(const run::RunFolder& run, co
   if (!absl::IsNotFound(access.status())) return access;
   return EnvironmentError(absl::StrCat(
       "its launcher, ", LauncherName(state),
-      state.nodes.empty() ? ", can only be asked on that host" : ", has left no way to ask it from here"));
+      state.nodes.empty() ? ", can be reached only from that host" : ", cannot be reached from this host"));
 }
 
 rpc::LocalJob JobHere(const run::RunFolder& run, const run::RunState& state) {
@@ -72,8 +72,8 @@ absl::Status TakeOver(run::RunFolder& run) {
   if (run.FindWork() == run::RunFolder::Work::kUnknown) {
     const absl::StatusOr<run::RunState> state = run.ReadState();
     if (state.ok() && AskLauncher(run, *state).ok()) {
-      return EnvironmentError(absl::StrCat(run.path(), " is not taken over: its launcher, ",
-                                           LauncherName(*state), ", lives. End it with: trainctl stop ",
+      return EnvironmentError(absl::StrCat(run.path(), " cannot be taken over: its launcher, ",
+                                           LauncherName(*state), ", is alive. End it with: trainctl stop ",
                                            ShellQuote(run.path())));
     }
   }
@@ -94,7 +94,7 @@ bool RunWatch::GoesOn() {
     return true;
   }
   if (++num_silent_ < kMaxSilent) return true;
-  std::fputs(launcher::PrintableText(absl::StrCat("trainctl: nothing is heard of the launcher, ",
+  std::fputs(launcher::PrintableText(absl::StrCat("trainctl: no response from the launcher, ",
                                                   LauncherName(*state), ": ", answer.status().message()))
                  .c_str(),
              stderr);

@@ -2,7 +2,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "apps/trainctl/worker_program.h"
 #include "base/clock.h"
 #include "base/files.h"
+#include "base/folder_paths.h"
 #include "base/shell_quote.h"
 #include "cluster/kubernetes_manifest.h"
 #include "launcher/agent_runner.h"
@@ -29,23 +29,23 @@ constexpr size_t kMaxCertificateBytes = 64 << 10;
 absl::StatusOr<std::string> PathInPods(const recipe::Recipe& recipe, absl::string_view what,
                                        const std::string& path) {
   const std::string& mount = recipe.launch.kubernetes.mount;
-  const std::string absolute = std::filesystem::absolute(path).lexically_normal().string();
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string absolute, AbsolutePath(path));
   if (absl::StartsWith(absolute, mount + "/")) return absolute;
   return UsageError(absl::StrCat(what, " ", absolute, " is not below ", mount,
-                                 " (launch.kubernetes.mount), where pods see their file system; print the "
-                                 "manifest where that is mounted, at the same place"));
+                                 " (launch.kubernetes.mount), the mount point of the pods' file system; "
+                                 "print the manifest on a machine that mounts it at the same path"));
 }
 
 absl::StatusOr<std::vector<std::string>> CommandOfPods(const recipe::Recipe& recipe,
                                                        const PrintedLaunch& launch) {
   if (launch.recipe.empty() || launch.run_dir.empty()) {
     return UsageError(
-        absl::StrCat("pods need the recipe and the run folder: print the manifest with 'trainctl launch ",
+        absl::StrCat("pods need the recipe and the run folder; print the manifest with 'trainctl launch ",
                      launch.recipe.empty() ? "RECIPE" : ShellQuote(launch.recipe), " --run-dir ",
                      launch.run_dir.empty() ? "RUN" : ShellQuote(launch.run_dir), " --or-resume --dry-run'"));
   }
   if (launch.stop_after >= 0) {
-    return UsageError("--stop-after does not go with Kubernetes, which starts again what has stopped");
+    return UsageError("--stop-after cannot be used with Kubernetes, which restarts pods that stop");
   }
   TRAINCTL_ASSIGN_OR_RETURN(std::string path, PathInPods(recipe, "the recipe", launch.recipe));
   TRAINCTL_ASSIGN_OR_RETURN(std::string run_dir, PathInPods(recipe, "the run folder", launch.run_dir));
@@ -97,15 +97,14 @@ absl::StatusOr<cluster::KubernetesPod> ThisPod(const recipe::Recipe& recipe) {
                             cluster::FindKubernetesPod(std::getenv));
   if (!pod) {
     return EnvironmentError(
-        "launch.backend = \"kubernetes\" runs in the pods of its job, and this is none of them: start it "
-        "with "
-        "'trainctl launch RECIPE --run-dir RUN --dry-run | kubectl apply -f -'");
+        "launch.backend = \"kubernetes\" runs only inside the pods of its Job, and this process is not in "
+        "one; start the Job with 'trainctl launch RECIPE --run-dir RUN --dry-run | kubectl apply -f -'");
   }
   if (pod->job == recipe.launch.kubernetes.name && pod->count == recipe.cluster.nodes) return *std::move(pod);
-  return UsageError(absl::StrCat("this is a pod of job ", pod->job, " of ", pod->count,
-                                 " pods, and the recipe has launch.kubernetes.name = \"",
-                                 recipe.launch.kubernetes.name, "\", cluster.nodes = ", recipe.cluster.nodes,
-                                 "; delete the job and print its manifest again"));
+  return UsageError(absl::StrCat(
+      "this pod belongs to job ", pod->job, " with ", pod->count,
+      " pods, but the recipe has launch.kubernetes.name = \"", recipe.launch.kubernetes.name,
+      "\" and cluster.nodes = ", recipe.cluster.nodes, "; delete the job and print its manifest again"));
 }
 
 absl::StatusOr<ExitCode> RunPodAgent(const cluster::KubernetesPod& pod, const recipe::Recipe& recipe,
@@ -123,7 +122,7 @@ absl::StatusOr<ExitCode> RunPodAgent(const cluster::KubernetesPod& pod, const re
   TRAINCTL_ASSIGN_OR_RETURN(bootstrap.key_pem, rpc::ReadSecret(folder + cluster::kBootstrapKeyFile));
   TRAINCTL_ASSIGN_OR_RETURN(client.invitation.node_key, rpc::ReadSecret(folder + cluster::kKeyFile));
   if (IsDone(recipe, run_dir)) {
-    Tell(absl::StrCat(run_dir, " has done its ", recipe.train.steps, " steps"));
+    Tell(absl::StrCat(run_dir, " has completed its ", recipe.train.steps, " steps"));
     return ExitCode::kOk;
   }
   bool is_in = false;
@@ -133,6 +132,7 @@ absl::StatusOr<ExitCode> RunPodAgent(const cluster::KubernetesPod& pod, const re
     return LookAtThisNode(program, setup);
   };
   options.node = client.invitation.node;
+  TRAINCTL_ASSIGN_OR_RETURN(options.run_dir, AbsolutePath(run_dir));
   options.connect = [&](const std::string& socket_path, const std::string& token_path,
                         const std::function<bool()>& is_cancelled) {
     client.socket_path = socket_path;
@@ -140,10 +140,10 @@ absl::StatusOr<ExitCode> RunPodAgent(const cluster::KubernetesPod& pod, const re
     client.is_cancelled = is_cancelled;
     auto link = rpc::ConnectAgent(client);
     is_in = link.ok();
-    if (is_in) Tell(absl::StrCat(options.node, " takes part in the run of ", pod.launcher));
+    if (is_in) Tell(absl::StrCat(options.node, " joined the run launched by ", pod.launcher));
     return link;
   };
-  Tell(absl::StrCat(options.node, " waits for the launcher at ", pod.launcher));
+  Tell(absl::StrCat(options.node, " is waiting for the launcher at ", pod.launcher));
   const absl::StatusOr<bool> is_finished = launcher::RunAgent(options);
   if (is_finished.ok()) return *is_finished ? ExitCode::kOk : ExitCode::kStoppedResumable;
   const absl::Status& why = is_finished.status();

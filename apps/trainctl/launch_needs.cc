@@ -13,21 +13,27 @@
 #include "apps/trainctl/planned_job.h"
 #include "apps/trainctl/progress_view.h"
 #include "apps/trainctl/remote_nodes.h"
+#include "apps/trainctl/run_monitors.h"
 #include "apps/trainctl/slurm_job.h"
 #include "apps/trainctl/worker_program.h"
 #include "base/dtype.h"
 #include "base/files.h"
+#include "base/folder_sync.h"
+#include "base/process_limits.h"
 #include "base/shell_quote.h"
 #include "base/status.h"
 #include "base/units.h"
 #include "checkpoint/checkpoint_io.h"
 #include "checkpoint/model_weights.h"
+#include "cluster/task_limits.h"
 #include "data/batch_source.h"
+#include "data/prepared_tokenizer.h"
 #include "launcher/worker_environment.h"
-#include "model/model_spec.h"
+#include "model/parameters.h"
 #include "optim/optimizer.h"
 #include "recipe/derive.h"
 #include "run/journal.h"
+#include "tokenizer/config_beside.h"
 #include "tokenizer/tokenizer.h"
 
 namespace trainctl::cli {
@@ -42,52 +48,84 @@ int64_t CheckpointsAtOnce(const recipe::Recipe& recipe) {
   return std::min(most, std::max<int64_t>(saves, 1));
 }
 
-// With less address space a worker of any size fails at once or, worse, waits for a library's thread that
-// could not be started: seen at 1.14 GiB with a model of 1 M parameters, which ran at 1.9 GiB.
-constexpr int64_t kLeastAddressBytes = int64_t{3} << 29;
+// gRPC aborts, or hangs at the end, if the system refuses it a descriptor or a thread. A launch of one, two
+// and four workers needed 34, 38 and 47 descriptors and 15 threads.
+absl::Status CheckLauncher(const recipe::Recipe& recipe) {
+  if (recipe.launch.backend == "kubernetes" || IsSubmitted(recipe)) return absl::OkStatus();
+  const int64_t num_local = recipe.launch.backend == "local" ? recipe.cluster.devices_per_node : 1;
+  return TryResources({.num_threads = 16, .num_files = 35 + 5 * num_local, .bytes = int64_t{32} << 20},
+                      "the launcher");
+}
 
-absl::Status CheckAddressSpace() {
+// Workers and their libraries abort, or wait forever, if the system refuses them a thread.
+absl::Status CheckTasks(const recipe::Recipe& recipe) {
+  if (recipe.launch.backend != "local") return absl::OkStatus();
   rlimit limit;
-  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return absl::OkStatus();
-  const auto bytes = static_cast<int64_t>(limit.rlim_cur);
-  if (bytes >= kLeastAddressBytes) return absl::OkStatus();
-  return EnvironmentError(absl::StrCat(
-      "ulimit -v: ", FormatBytes(bytes), "; a worker needs more than ", FormatBytes(kLeastAddressBytes),
-      " of address space, most of it for LibTorch and its threads. Raise the limit: ulimit "
-      "-v unlimited"));
+  std::optional<int64_t> most_of_user;
+  if (::getrlimit(RLIMIT_NPROC, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    most_of_user = static_cast<int64_t>(limit.rlim_cur);
+  }
+  const int64_t needed =
+      cluster::TasksOfRun(recipe.cluster.devices_per_node, recipe.cluster.threads_per_worker.value_or(1));
+  for (const cluster::TaskLimit& one : cluster::FindTaskLimits(most_of_user)) {
+    if (one.room() >= needed) continue;
+    return EnvironmentError(
+        absl::StrCat(one.name, ": limit of ", one.most, " processes and threads (", one.in_use,
+                     " in use); this run needs at least ", needed,
+                     " more. Raise the limit, or use fewer workers (cluster.devices_per_node)"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckRoom(const recipe::Recipe& recipe, const std::string& folder, int64_t there) {
   const absl::StatusOr<std::optional<int64_t>> found = FreeBytes(folder);
   if (!found.ok()) return Annotate(found.status(), folder);
-  if (!found->has_value()) return absl::OkStatus();  // NoteOfUnknownRoom
+  if (!found->has_value()) return absl::OkStatus();  // AddNotesOnDisk
   const int64_t free_bytes = **found;
   const int64_t at_once = CheckpointsAtOnce(recipe);
   const int64_t count = std::max<int64_t>(at_once - there, 1);
   const int64_t each_bytes = CheckpointBytes(recipe);
   if (each_bytes <= free_bytes / count) return absl::OkStatus();
   return EnvironmentError(
-      absl::StrCat("the disk of ", folder, " has ", FormatBytes(free_bytes), " free; ", count,
+      absl::StrCat("the disk that holds ", folder, " has ", FormatBytes(free_bytes), " free, but ", count,
                    there > 0 ? " more" : "", count == 1 ? " checkpoint" : " checkpoints", " of ",
                    FormatBytes(each_bytes), count == 1 ? " needs " : " need ",
                    FormatBytes(each_bytes > INT64_MAX / count ? INT64_MAX : each_bytes * count),
                    at_once == recipe.checkpoint.keep + 1
-                       ? " (checkpoint.keep + 1: the new one is written before the oldest goes)"
+                       ? " (checkpoint.keep + 1: the new one is written before the oldest is removed)"
                        : "",
-                   ". Free some, lower checkpoint.keep, or put run.root on another disk"));
+                   ". Free some space, lower checkpoint.keep, or put run.root on another disk"));
 }
 
-// A sentence if the file system of `folder` does not report its size; else empty.
-std::string NoteOfUnknownRoom(const std::string& folder) {
+// Adds a note for each thing that the file system of `folder` cannot do.
+void AddNotesOnDisk(const std::string& folder, std::vector<std::string>& notes) {
   const absl::StatusOr<std::optional<int64_t>> free_bytes = FreeBytes(folder);
-  if (!free_bytes.ok() || free_bytes->has_value()) return "";
-  return absl::StrCat("the file system of ", folder,
-                      " does not say how much room it has: whether the checkpoints fit is not checked");
+  if (free_bytes.ok() && !free_bytes->has_value()) {
+    notes.push_back(absl::StrCat(
+        "the file system of ", folder,
+        " does not report its free space, so trainctl cannot check whether the checkpoints fit"));
+  }
+  if (!SyncsFolders(folder).value_or(true)) {
+    notes.push_back(absl::StrCat("the file system of ", folder,
+                                 " cannot sync folders, so a power failure may lose the newest checkpoint"));
+  }
 }
 
-absl::Status CheckFirstWeights(const recipe::ModelConfig& model) {
+// Checks the weights that a run starts from. Adds a note if the model's folder contains tensors that are not
+// loaded.
+absl::Status CheckFirstWeights(const recipe::ModelConfig& model, std::vector<std::string>& notes) {
   if (model.weights == "random") return absl::OkStatus();
-  if (model.weights == "from") return checkpoint::CheckModelFolder(model.from, model.spec);
+  if (model.weights == "from") {
+    std::vector<std::string> unused;
+    TRAINCTL_RETURN_IF_ERROR(checkpoint::CheckModelFolder(model.from, model.spec, &unused));
+    if (unused.size() == 1) {
+      notes.push_back(absl::StrCat(model.from, ": tensor ", unused[0], " has no effect and is not loaded"));
+    } else if (!unused.empty()) {
+      notes.push_back(absl::StrCat(model.from, ": ", unused.size(),
+                                   " tensors have no effect and are not loaded, such as ", unused[0]));
+    }
+    return absl::OkStatus();
+  }
   // A folder that is not there is the recipe's mistake, and loading it has said so.
   if (!PathExists(model.weights)) return absl::OkStatus();
   return checkpoint::CheckCheckpointFolder(model.weights, model.spec);
@@ -101,6 +139,38 @@ absl::Status CheckMachines(const recipe::Recipe& recipe, const cluster::Host& ho
                                           : FindRemoteNodes(recipe).status();
 }
 
+// Where the launcher runs is another machine's business if the run begins there.
+void AddMonitorChecks(const recipe::Recipe& recipe, std::vector<absl::Status>& checks) {
+  if (recipe.launch.backend == "kubernetes" || IsSubmitted(recipe)) return;
+  for (absl::Status& status : CheckMonitors(recipe)) checks.push_back(std::move(status));
+}
+
+// Sentences about the tokens around a text that differ from what the model, or its folder, expects.
+std::vector<std::string> NotesOnTokenizer(const recipe::Recipe& recipe) {
+  const auto tokenizer = tokenizer::Tokenizer::Load(recipe.data.tokenizer);
+  const auto file = tokenizer::Tokenizer::FindFile(recipe.data.tokenizer);
+  if (!tokenizer.ok() || !file.ok()) return {};
+  std::vector<std::string> notes = tokenizer::DifferencesOfConfigBeside(**tokenizer, *file);
+  if (recipe.data.end_of_document != "auto" &&
+      !(*tokenizer)->SetEndOfDocument(recipe.data.end_of_document).ok()) {
+    return notes;
+  }
+  const int32_t own_end = (*tokenizer)->end_of_document_id();
+  std::vector<int64_t> ends = EndIdsOfModel(recipe).value_or(std::vector<int64_t>());
+  ends.push_back(own_end);
+  for (const data::PreparedEnd& prepared : data::FindPreparedEnds(recipe.data, **tokenizer)) {
+    if (own_end < 0 || std::find(ends.begin(), ends.end(), prepared.id) != ends.end()) continue;
+    const absl::string_view found = (*tokenizer)->TokenOf(prepared.id);
+    notes.push_back(absl::StrCat("the documents in ", prepared.file, " end with ", found, " (", prepared.id,
+                                 "), but the model ends a text with ", (*tokenizer)->TokenOf(own_end), " (",
+                                 own_end,
+                                 "), so it does not learn to end its answers; prepare the data again, or set "
+                                 "data.end_of_document = \"",
+                                 found, "\""));
+  }
+  return notes;
+}
+
 // A sentence if the model's configs end a text with other tokens than `end`, which ends its training data.
 std::string NoteOfOtherEnd(const recipe::Recipe& recipe, const std::string& end) {
   const absl::StatusOr<std::vector<int64_t>> of_model = EndIdsOfModel(recipe);
@@ -111,7 +181,7 @@ std::string NoteOfOtherEnd(const recipe::Recipe& recipe, const std::string& end)
   return absl::StrCat(
       id < 0 ? "no token ends a document" : absl::StrCat("documents end with ", end, " (", id, ")"),
       ", but eos_token_id of the model is ", absl::StrJoin(*of_model, ", "),
-      id < 0 ? ": the model does not learn to end an answer" : "; an exported model gets both",
+      id < 0 ? ", so the model does not learn to end its answers" : "; an exported model gets both",
       " (data.end_of_document)");
 }
 
@@ -131,7 +201,7 @@ int64_t CheckpointBytes(const recipe::Recipe& recipe) {
 }
 
 absl::Status ReadToKeep(const recipe::Recipe& recipe, const Output& output, data::KeptDocuments& kept) {
-  if (data::BytesReadAtOpening(recipe.data) < data::KeptDocuments::kMinBytes) return absl::OkStatus();
+  if (!data::MayKeepDocuments(recipe.data)) return absl::OkStatus();
   ProgressView view(output.stderr_terminal);
   return data::OpenData(recipe, OpenShowing(view, &kept)).status();
 }
@@ -145,41 +215,47 @@ int64_t CheckpointRoomBytes(const recipe::Recipe& recipe) {
 LaunchNeeds FindMissing(const recipe::Recipe& recipe, const cluster::Host& host, const std::string& run_dir,
                         const Output& output, data::KeptDocuments* kept) {
   ProgressView view(output.stderr_terminal);
-  std::vector<absl::Status> checks = {CheckMachines(recipe, host), CheckAddressSpace(),
+  std::vector<absl::Status> checks = {CheckMachines(recipe, host), CheckLauncher(recipe), CheckTasks(recipe),
                                       launcher::CheckWorkerEnv(recipe.launch.env)};
   data::OpenOptions open = OpenShowing(view, kept);
   open.check_tokens = true;
   data::DataReport report = data::CheckData(recipe, std::move(open));
+  const bool data_is_read = report.problems.empty();
   for (absl::Status& status : report.problems) checks.push_back(std::move(status));
-  checks.push_back(CheckFirstWeights(recipe.model));
+  checks.push_back(CheckFirstWeights(recipe.model, report.notes));
   checks.push_back(EndIdsOfModel(recipe).status());
   const std::string& folder = run_dir.empty() ? recipe.run.root : run_dir;
   checks.push_back(CheckRoom(recipe, folder, 0));
   checks.push_back(FindWorkerProgram().status());
+  AddMonitorChecks(recipe, checks);
   LaunchNeeds needs = {.missing = std::move(checks),
                        .notes = std::move(report.notes),
-                       .end_of_document = recipe.data.end_of_document};
-  if (std::string note = NoteOfUnknownRoom(folder); !note.empty()) needs.notes.push_back(std::move(note));
+                       .end_of_document = recipe.data.end_of_document,
+                       .uses = std::move(report.uses)};
+  AddNotesOnDisk(folder, needs.notes);
   if (recipe.data.tokenizer == "byte") return needs;
   needs.end_of_document = report.end_of_document.empty() ? "none" : report.end_of_document;
-  if (std::string note = NoteOfOtherEnd(recipe, report.end_of_document); !note.empty()) {
-    needs.notes.push_back(std::move(note));
-  }
+  for (std::string& note : NotesOnTokenizer(recipe)) needs.notes.push_back(std::move(note));
+  std::string other_end = data_is_read ? NoteOfOtherEnd(recipe, report.end_of_document) : "";
+  if (!other_end.empty()) needs.notes.push_back(std::move(other_end));
   return needs;
 }
 
 LaunchNeeds FindMissingToContinue(const recipe::Recipe& recipe, const cluster::Host& host,
                                   const run::RunFolder& run, bool begins_again) {
   const auto saved = checkpoint::ListCheckpoints(run.checkpoints_path());
+  std::vector<std::string> notes;
   LaunchNeeds needs = {
-      .missing = {CheckMachines(recipe, host), CheckAddressSpace(),
+      .missing = {CheckMachines(recipe, host), CheckLauncher(recipe), CheckTasks(recipe),
                   launcher::CheckWorkerEnv(recipe.launch.env),
-                  begins_again ? CheckFirstWeights(recipe.model) : absl::OkStatus(),
+                  begins_again ? CheckFirstWeights(recipe.model, notes) : absl::OkStatus(),
                   CheckRoom(recipe, run.path(), saved.ok() ? static_cast<int64_t>(saved->size()) : 0),
                   FindWorkerProgram().status()},
-      .notes = {},
-      .end_of_document = recipe.data.end_of_document};
-  if (std::string note = NoteOfUnknownRoom(run.path()); !note.empty()) needs.notes.push_back(std::move(note));
+      .notes = std::move(notes),
+      .end_of_document = recipe.data.end_of_document,
+      .uses = {}};
+  AddMonitorChecks(recipe, needs.missing);
+  AddNotesOnDisk(run.path(), needs.notes);
   return needs;
 }
 
@@ -229,7 +305,7 @@ bool HoldsWork(const std::string& folder) {
 }
 
 absl::Status AlreadyHoldsARun(const std::string& folder) {
-  return UsageError(absl::StrCat(folder, " already holds a run; continue it with: trainctl resume ",
+  return UsageError(absl::StrCat(folder, " already contains a run; continue it with: trainctl resume ",
                                  ShellQuote(folder), " (or launch with --or-resume)"));
 }
 

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "apps/trainctl/command.h"
 #include "cluster/host.h"
+#include "data/batch_source.h"
 #include "data/kept_documents.h"
 #include "recipe/load.h"
 #include "run/run_folder.h"
@@ -18,8 +19,9 @@ namespace trainctl::cli {
 
 struct LaunchNeeds {
   std::vector<absl::Status> missing;
-  std::vector<std::string> notes;  // about the data and the disk
-  std::string end_of_document;     // data.end_of_document as it is from now on
+  std::vector<std::string> notes;     // about the data and the disk
+  std::string end_of_document;        // data.end_of_document as it is from now on
+  std::vector<data::SourceUse> uses;  // of a launch; empty if the data cannot be opened
 };
 
 // All that is missing, in the order in which a launch would meet it: UsageError for what the recipe lacks or

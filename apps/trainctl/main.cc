@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,7 +19,9 @@
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/completion.h"
 #include "apps/trainctl/early_stop.h"
+#include "apps/trainctl/help_format.h"
 #include "apps/trainctl/option_checks.h"
+#include "base/folder_paths.h"
 #include "base/json.h"
 #include "base/process_limits.h"
 #include "base/standard_fds.h"
@@ -29,14 +32,25 @@
 namespace trainctl::cli {
 namespace {
 
+constexpr char kStart[] = "Start";
+constexpr char kRun[] = "Run";
+constexpr char kLook[] = "Look";
+constexpr char kData[] = "Data and models";
+constexpr char kMachine[] = "Machine";
+constexpr char kOther[] = "Other";
+constexpr char kUnlisted[] = "";
+
+// In the order of --help; verbs of one group are adjacent.
 constexpr std::array kCommands = {
-    Command{AddNew},    Command{AddRecipe},    Command{AddTokenizer},  Command{AddData},
-    Command{AddPlan},   Command{AddVerify},    Command{AddLaunch},     Command{AddResume},
-    Command{AddRuns},   Command{AddStatus},    Command{AddLogs},       Command{AddEvents},
-    Command{AddSave},   Command{AddStop},      Command{AddCheckpoint}, Command{AddExport},
-    Command{AddReport}, Command{AddTrace},     Command{AddGenerate},   Command{AddEval},
-    Command{AddScore},  Command{AddCalibrate}, Command{AddDoctor},     Command{AddCompletions},
-    Command{AddMan},    Command{AddAgent},     Command{AddVersion},
+    Command{kStart, AddNew},         Command{kStart, AddRecipe},   Command{kStart, AddPlan},
+    Command{kStart, AddVerify},      Command{kRun, AddLaunch},     Command{kRun, AddResume},
+    Command{kRun, AddSave},          Command{kRun, AddStop},       Command{kLook, AddRuns},
+    Command{kLook, AddStatus},       Command{kLook, AddLogs},      Command{kLook, AddEvents},
+    Command{kLook, AddReport},       Command{kLook, AddTrace},     Command{kLook, AddExport},
+    Command{kData, AddData},         Command{kData, AddTokenizer}, Command{kData, AddCheckpoint},
+    Command{kData, AddGenerate},     Command{kData, AddEval},      Command{kMachine, AddDoctor},
+    Command{kMachine, AddCalibrate}, Command{kMachine, AddScore},  Command{kOther, AddCompletions},
+    Command{kOther, AddMan},         Command{kOther, AddVersion},  Command{kUnlisted, AddAgent},
 };
 
 bool JsonRequested(const CLI::App& app) {
@@ -79,13 +93,30 @@ bool LacksVerb(const CLI::App& app) {
   return parsed.empty() ? app.get_require_subcommand_min() > 0 : LacksVerb(*parsed.front());
 }
 
+// Handles exceptions that nothing catches, such as those of threads that libraries start.
+[[noreturn]] void EndWithReason() {
+  absl::Status status = InternalError("a thread ended the process without a reason");
+  try {
+    if (const std::exception_ptr current = std::current_exception()) std::rethrow_exception(current);
+  } catch (const std::exception& error) {
+    status =
+        RefusedResource(error).value_or(InternalError(absl::StrCat("uncaught exception: ", error.what())));
+  } catch (...) {
+    status = InternalError("uncaught exception of an unknown type");
+  }
+  const ExitCode code = ExitCodeFor(status);
+  PrintError(status, code, /*json=*/false);
+  std::_Exit(static_cast<int>(code));
+}
+
 // What the libraries throw if the system refuses memory or a thread is an error like any other.
 absl::StatusOr<ExitCode> RunAction(const Action& action, const Output& output) {
+  TRAINCTL_RETURN_IF_ERROR(CheckWorkingFolder());
   try {
     return action(output);
   } catch (const std::exception& error) {
     if (const std::optional<absl::Status> refused = RefusedResource(error)) return *refused;
-    return InternalError(absl::StrCat("an exception that nothing caught: ", error.what()));
+    return InternalError(absl::StrCat("uncaught exception: ", error.what()));
   }
 }
 
@@ -93,8 +124,13 @@ int RunVerb(int argc, char** argv) {
   CLI::App app("Plan, launch and resume the training of large language models.", "trainctl");
   app.require_subcommand(1);
   app.set_version_flag("--version", "trainctl " TRAINCTL_VERSION, "Print the version and exit");
+  app.formatter(std::make_shared<HelpFormat>());
   Action action;
-  for (const Command& command : kCommands) command.add(app, action);
+  for (const Command& command : kCommands) {
+    command.add(app, action);
+    app.get_subcommands({}).back()->group(command.group);
+  }
+  app.footer("See `trainctl SUBCOMMAND --help` for a subcommand's options and an example.");
   RefuseEmptyValues(app);
   if (argc > 1 && std::string(argv[1]) == "__complete") {
     return PrintCompletion(app, std::vector<std::string>(argv + 2, argv + argc));
@@ -140,7 +176,7 @@ int Main(int argc, char** argv) {
   errno = 0;
   const bool is_written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
   if (is_written || code != 0) return code;
-  std::fprintf(stderr, "trainctl: the output could not be written whole: %s\n",
+  std::fprintf(stderr, "trainctl: failed to write all output: %s\n",
                errno != 0 ? std::strerror(errno) : "an earlier write failed");
   return static_cast<int>(ExitCode::kEnvironment);
 }
@@ -158,5 +194,6 @@ int main(int argc, char** argv) {
   trainctl::cli::CatchEarlySignals(argc, argv);
   trainctl::OpenStandardFds();
   trainctl::ReportFileSizeLimit();
+  std::set_terminate(trainctl::cli::EndWithReason);
   return trainctl::cli::Main(argc, argv);
 }

@@ -91,25 +91,25 @@ void AddVerb(const CLI::App& verb, const std::string& path, std::string& page) {
 constexpr char kExitStatus[] = R"(.SH EXIT STATUS
 .TP
 0
-done
+success
 .TP
 1
-a mistake of this program
+an internal error; please report it
 .TP
 2
-wrong usage, or a wrong recipe
+invalid usage or recipe
 .TP
 3
-the plan does not fit
+no plan fits
 .TP
 4
 a worker failed
 .TP
 5
-the environment lacks something
+the environment lacks something the command needs
 .TP
 6
-bad data or a bad checkpoint
+invalid data or checkpoint
 .TP
 7
 a check failed
@@ -122,32 +122,31 @@ stopped without saving
 .SH ENVIRONMENT
 .TP
 NO_COLOR
-no colours on a terminal
+disables colors on a terminal
 .TP
 XDG_CONFIG_HOME
-where what
+folder in which
 .B trainctl calibrate
-measured is kept, in trainctl/machine.json (default: ~/.config)
+stores trainctl/machine.json (default: ~/.config)
 .SH FILES
 .TP
 runs/
-run folders, unless run.root of the recipe says otherwise
+run folders, unless the recipe sets run.root
 .SH SEE ALSO
 .B trainctl recipe explain
-tells what each key of a recipe means.
+describes each key of a recipe.
 )";
 
 }  // namespace
 
 std::string ManPage(const CLI::App& root, const std::string& version) {
-  std::string page =
-      absl::StrCat(".\\\" Made by `trainctl man`.\n.TH TRAINCTL 1 \"\" \"trainctl ", version,
-                   "\" \"User Commands\"\n.SH NAME\ntrainctl \\- plan, launch and resume the training of "
-                   "large language models\n.SH SYNOPSIS\n",
-                   Bold("trainctl"), " ", Italic("VERB"), " [", Italic("OPTIONS"), "]\n.SH DESCRIPTION\n",
-                   Roff(root.get_description()),
-                   "\nResults go to stdout, progress and errors to stderr.\nEvery verb knows ",
-                   Bold("--help"), ".\n.SH VERBS\n");
+  std::string page = absl::StrCat(
+      ".\\\" Made by `trainctl man`.\n.TH TRAINCTL 1 \"\" \"trainctl ", version,
+      "\" \"User Commands\"\n.SH NAME\ntrainctl \\- plan, launch and resume the training of "
+      "large language models\n.SH SYNOPSIS\n",
+      Bold("trainctl"), " ", Italic("VERB"), " [", Italic("OPTIONS"), "]\n.SH DESCRIPTION\n",
+      Roff(root.get_description()), "\nResults go to stdout, progress and errors to stderr.\nEvery verb has ",
+      Bold("--help"), ".\n.SH VERBS\n");
   AddVerb(root, "trainctl", page);
   return page + kExitStatus;
 }

@@ -73,7 +73,7 @@ std::string RateText(double seconds_per_unit, const char* unit) {
 
 void PrintMeasured(const simulate::MeasuredDevice& device) {
   std::printf("%s\n", device.name.c_str());
-  PrintRow("memory, read and written by a copy", RateText(1 / device.bytes_per_second, "B"));
+  PrintRow("memory, reading and writing in a copy", RateText(1 / device.bytes_per_second, "B"));
   PrintRow("launches", absl::StrFormat("%.3g us each", device.launch_seconds * 1e6));
   for (const auto& [product, seconds] : device.products) {
     PrintRow(DescribeProduct(product),
@@ -89,11 +89,11 @@ absl::StatusOr<simulate::MeasuredDevice> MeasureDevice() {
   TRAINCTL_ASSIGN_OR_RETURN(const ProgramEnd end,
                             RunProgram({worker, "measure-device"}, kPatience, kMostBytes));
   if (!end.exit.Success()) {
-    const std::string text =
-        absl::StrCat("the device cannot be measured: ",
-                     end.output.empty() || end.is_late
-                         ? absl::StrCat("trainctl-worker ", end.is_late ? "did not end" : end.exit.Describe())
-                         : launcher::PrintableText(end.output, /*keep_newlines=*/true));
+    const std::string text = absl::StrCat(
+        "cannot measure the device: ",
+        end.output.empty() || end.is_late
+            ? absl::StrCat("trainctl-worker ", end.is_late ? "did not finish" : end.exit.Describe())
+            : launcher::PrintableText(end.output, /*keep_newlines=*/true));
     const bool lacks_something =
         !end.exit.signaled && end.exit.code == static_cast<int>(ExitCode::kEnvironment);
     return lacks_something ? EnvironmentError(text) : WorkerError(text);

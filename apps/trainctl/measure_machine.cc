@@ -1,6 +1,7 @@
 #include "apps/trainctl/measure_machine.h"
 
 #include <algorithm>
+#include <climits>
 #include <cmath>
 #include <cstdlib>
 
@@ -10,6 +11,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "base/temporary_folder.h"
 #include "plan/plan.h"
 #include "planner/make_plan.h"
 #include "recipe/load.h"
@@ -21,15 +23,19 @@ namespace {
 // A small model: wide and narrow, long and short, with few and with many words, so that no two
 // resources grow together. All but the first have more activations than caches hold, as real ones do.
 struct ProbeShape {
-  int layers, hidden, ffn, heads, kv_heads, vocab, seq_len, micro_batch, accumulation, zero_stage;
+  int layers, hidden, ffn, heads, kv_heads, vocab, seq_len, micro_batch, accumulation, zero_stage, tp = 1;
 };
 constexpr ProbeShape kShapes[] = {
-    {4, 128, 352, 4, 2, 512, 128, 2, 2, 1},   {2, 256, 704, 4, 4, 4096, 512, 3, 1, 2},
-    {2, 512, 1408, 8, 4, 1024, 256, 4, 1, 3}, {1, 768, 2048, 12, 12, 8192, 128, 8, 1, 0},
-    {2, 256, 1024, 4, 2, 512, 1024, 2, 1, 3}, {3, 384, 1024, 6, 6, 2048, 256, 6, 2, 0},
+    {4, 128, 352, 4, 2, 512, 128, 2, 2, 1},    {2, 256, 704, 4, 4, 4096, 512, 3, 1, 2},
+    {2, 512, 1408, 8, 4, 1024, 256, 4, 1, 3},  {1, 768, 2048, 12, 12, 8192, 128, 8, 1, 0},
+    {2, 256, 1024, 4, 2, 512, 1024, 2, 1, 3},  {3, 384, 1024, 6, 6, 2048, 256, 6, 2, 0},
+    {6, 128, 352, 4, 2, 512, 128, 4, 2, 0, 2}, {2, 384, 1024, 6, 2, 2048, 256, 4, 1, 0, 2},
 };
 constexpr int kSteps = 7;        // of a run
 constexpr int kWarmUpSteps = 3;  // pages are touched, libraries choose their kernels
+
+// Whether the workers of a load can be cut as the shape says.
+bool IsPossible(const ProbeShape& shape, const Load& load) { return load.workers % shape.tp == 0; }
 
 // The runs of one shape under one load.
 struct Trial {
@@ -50,7 +56,8 @@ std::string ProbeText() {
 }
 
 std::string ProbeRecipe(const ProbeShape& shape, const Load& load, const std::string& data) {
-  const bool sharded = shape.zero_stage > 0 && load.workers > 1;
+  const int64_t replicas = load.workers / shape.tp;
+  const bool sharded = shape.zero_stage > 0 && replicas > 1;
   return absl::StrCat(
       "recipe_version = 1\n[run]\nname = \"probe\"\n[model]\nfamily = \"llama\"\nlayers = ", shape.layers,
       "\nhidden = ", shape.hidden, "\nffn = ", shape.ffn, "\nheads = ", shape.heads,
@@ -58,11 +65,12 @@ std::string ProbeRecipe(const ProbeShape& shape, const Load& load, const std::st
       "\n[data]\ntokenizer = \"byte\"\nseq_len = ", shape.seq_len,
       "\npacking = \"continuous\"\n[[data.train]]\nname = \"text\"\nkind = \"text\"\nfiles = [\"", data,
       "\"]\n[train]\nsteps = ", kSteps,
-      "\nbatch_sequences = ", shape.micro_batch * shape.accumulation * load.workers,
+      "\nbatch_sequences = ", shape.micro_batch * shape.accumulation * replicas,
       "\nmicro_batch = ", shape.micro_batch, "\nprecision = \"", load.dtype == DType::kBF16 ? "bf16" : "fp32",
       "\"\n[parallel]\nrecompute = \"none\"\nzero_stage = ", sharded ? shape.zero_stage : 0,
-      "\ndp_shard = ", sharded ? load.workers : 1, "\n[cluster]\ndevices_per_node = ", load.workers,
-      "\nthreads_per_worker = ", load.threads, "\n[checkpoint]\nevery_steps = 1000000\n");
+      "\ndp_shard = ", sharded ? replicas : 1, "\ntp = ", shape.tp,
+      "\n[cluster]\ndevices_per_node = ", load.workers, "\nthreads_per_worker = ", load.threads,
+      "\n[checkpoint]\nevery_steps = 1000000\n");
 }
 
 double Median(std::vector<double> values) {
@@ -87,7 +95,7 @@ absl::Status ReadTimings(const std::string& path, Trial& trial) {
       }
     }
   }
-  if (trial.steps.size() == former) return BadDataError(absl::StrCat(path, ": no step was timed"));
+  if (trial.steps.size() == former) return BadDataError(absl::StrCat(path, ": contains no step times"));
   return absl::OkStatus();
 }
 
@@ -120,16 +128,8 @@ absl::Status RunTrial(const ProbeShape& shape, const Load& load, const cluster::
                                          outcome.log_tail.empty() ? "" : "\n", outcome.log_tail));
   }
   const plan::PlannedStep step = plan::BuildStep(plan, loaded.recipe.model.spec);
-  trial.work = simulate::WorkOfStep(step.ProgramOf(0), loaded.recipe.model.spec, step.ledger, step.options);
+  trial.work = simulate::WorkOfStep(step.step, step.ledger, step.options);
   return ReadTimings(run.timings_path(), trial);
-}
-
-absl::StatusOr<std::string> MakeTemporaryFolder() {
-  const char* const base = std::getenv("TMPDIR");
-  std::string path =
-      absl::StrCat(base != nullptr && *base == '/' ? base : "/tmp", "/trainctl-calibrate-XXXXXX");
-  if (mkdtemp(path.data()) == nullptr) return ErrnoError("make", path, errno);
-  return path;
 }
 
 absl::Status MeasureLoads(const cluster::Host& host, const std::vector<Load>& loads, int64_t rounds,
@@ -141,6 +141,7 @@ absl::Status MeasureLoads(const cluster::Host& host, const std::vector<Load>& lo
     for (size_t i = 0; i < loads.size(); ++i) {
       progress(absl::StrCat("round ", round, " of ", rounds, ": ", loads[i].ToString()));
       for (size_t shape = 0; shape < std::size(kShapes); ++shape) {
+        if (!IsPossible(kShapes[shape], loads[i])) continue;
         TRAINCTL_RETURN_IF_ERROR(RunTrial(kShapes[shape], loads[i], host, folder, trials[i][shape]));
       }
     }
@@ -148,7 +149,9 @@ absl::Status MeasureLoads(const cluster::Host& host, const std::vector<Load>& lo
   for (size_t i = 0; i < loads.size(); ++i) {
     const Load& load = loads[i];
     std::vector<simulate::Probe> probes;
-    for (const Trial& trial : trials[i]) probes.push_back(ProbeOf(trial));
+    for (const Trial& trial : trials[i]) {
+      if (!trial.steps.empty()) probes.push_back(ProbeOf(trial));
+    }
     const simulate::Rates initial = simulate::CpuRates(load.threads, load.dtype, host.native_bf16);
     simulate::MeasuredRates measured{load.dtype, load.workers, load.threads,
                                      simulate::FitRates(probes, initial)};
@@ -188,7 +191,9 @@ absl::StatusOr<MachineMeasurement> MeasureMachine(const cluster::Host& host, con
   MachineMeasurement measurement;
   measurement.profile.cpu = host.cpu;
   measurement.profile.cores = host.allowed_cores;
-  TRAINCTL_ASSIGN_OR_RETURN(const std::string folder, MakeTemporaryFolder());
+  TRAINCTL_ASSIGN_OR_RETURN(
+      const std::string folder,
+      MakeTemporaryFolder(TemporaryFolders(), "trainctl-calibrate-XXXXXX", PATH_MAX - 1));
   const absl::Status status = MeasureLoads(host, loads, rounds, folder, progress, measurement);
   const absl::Status removed = RemoveAll(folder);
   TRAINCTL_RETURN_IF_ERROR(status);

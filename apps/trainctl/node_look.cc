@@ -2,23 +2,20 @@
 
 #include <map>
 #include <optional>
-#include <set>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "apps/trainctl/worker_program.h"
 #include "base/files.h"
-#include "base/shared_libraries.h"
+#include "base/temporary_folder.h"
 #include "cluster/host.h"
 #include "data/fingerprint.h"
 #include "doctor/detect_device.h"
+#include "launcher/program_files.h"
 #include "launcher/worker_contract.h"
 
 namespace trainctl::cli {
 namespace {
-
-constexpr char kTempFolder[] = "/tmp";
 
 // Of those that are there; empty: one cannot be read. `is_quick`: of large files, pieces.
 std::string HashOf(const std::vector<std::string>& paths, bool is_quick = false) {
@@ -36,18 +33,8 @@ std::string HashOf(const std::vector<std::string>& paths, bool is_quick = false)
 // As a worker would find them, whose environment `variables` adds to this one. Loads nothing.
 std::string HashOfLibTorch(const std::vector<std::string>& programs,
                            const std::map<std::string, std::string>& variables) {
-  std::set<std::string> paths;  // in one order everywhere
-  for (const std::string& program : programs) {
-    if (!PathExists(program)) continue;
-    const absl::StatusOr<std::vector<SharedLibrary>> libraries = FindSharedLibraries(program, variables);
-    if (!libraries.ok()) return "";
-    for (const SharedLibrary& library : *libraries) {
-      const bool is_of_torch =
-          absl::StartsWith(library.name, "libtorch") || absl::StartsWith(library.name, "libc10");
-      if (is_of_torch) paths.insert(library.path);
-    }
-  }
-  return HashOf({paths.begin(), paths.end()}, /*is_quick=*/true);
+  const absl::StatusOr<std::vector<std::string>> paths = launcher::FindLibTorch(programs, variables);
+  return paths.ok() ? HashOf(*paths, /*is_quick=*/true) : "";
 }
 
 }  // namespace
@@ -68,7 +55,7 @@ rendezvous::NodeFacts LookAtThisNode(const std::string& worker_program, const re
   if (const absl::StatusOr<std::string> own = OwnProgram(); own.ok()) facts.trainctl = HashOf({*own});
   facts.run_files = HashRunFiles(setup.run_dir);
   facts.run_free_bytes = FreeBytes(setup.run_dir).value_or(std::nullopt).value_or(-1);
-  facts.temp_free_bytes = FreeBytes(kTempFolder).value_or(std::nullopt).value_or(-1);
+  facts.temp_free_bytes = FreeBytes(TemporaryFolders().front()).value_or(std::nullopt).value_or(-1);
   const absl::StatusOr<cluster::Host> host = cluster::DetectHost();
   if (host.ok()) facts.memory_available_bytes = host->memory_available_bytes;
   const absl::StatusOr<doctor::ShownDevices> devices = doctor::FindShownDevices();

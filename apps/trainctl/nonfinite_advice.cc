@@ -29,10 +29,9 @@ std::string NonFiniteAdvice(const recipe::Recipe& recipe, const std::string& run
   // Such a run ends at this step if it has skipped every update since step 1.
   const bool made_no_update = failed_step == 1 || (skips && failed_step == optim::kMostSkippedInARow);
   if (made_no_update || recipe.optimizer.lr == 0) {
-    return absl::StrCat(
-        made_no_update ? "no update was made before it" : "optimizer.lr is 0",
-        ", so another learning rate changes nothing: look at the weights that the run began with "
-        "(model.weights), and at its data");
+    return absl::StrCat(made_no_update ? "no update preceded it" : "optimizer.lr is 0",
+                        ", so changing the learning rate will not help; check the initial weights "
+                        "(model.weights) and the data");
   }
   const double lr = LowerRate(recipe.optimizer);
   std::string command = absl::StrCat("trainctl resume ", ShellQuote(run_path),
@@ -42,20 +41,22 @@ std::string NonFiniteAdvice(const recipe::Recipe& recipe, const std::string& run
   }
   std::string advice;
   if (skips && checkpoint_step > 0 && checkpoint_step >= failed_step - optim::kMostSkippedInARow) {
-    advice =
-        absl::StrCat("the checkpoint of step ", checkpoint_step,
-                     " may hold the weights that no longer give finite gradients. If it does, and `trainctl "
-                     "checkpoint ls ",
-                     ShellQuote(run_path), "` lists an older one, move the newer ones out of ",
-                     ShellQuote(run_path + "/checkpoints"), " first; else launch a new run. Then\n");
+    advice = absl::StrCat(
+        "the checkpoint at step ", checkpoint_step,
+        " may already contain weights that no longer produce finite gradients. If it does, move it and "
+        "any newer ones out of ",
+        ShellQuote(run_path + "/checkpoints"),
+        " before you continue, or launch a new run if `trainctl checkpoint ls ", ShellQuote(run_path),
+        "` lists no older one.\n");
   }
+  std::string next = absl::StrCat("continue from step ", checkpoint_step);
+  if (checkpoint_step <= 0) next = "restart at step 1";
+  if (!advice.empty()) next = "continue";  // perhaps from an older checkpoint
   absl::StrAppend(
-      &advice,
-      checkpoint_step > 0 ? absl::StrCat("go on from step ", checkpoint_step) : "begin again at step 1",
-      " with a lower learning rate (it is ", recipe::FormatDouble(recipe.optimizer.lr), "):\n  ", command,
-      "\nor with --set optimizer.warmup_steps=N (counted from step 1), --set optimizer.clip_norm=X");
+      &advice, next, " with a lower learning rate (now ", recipe::FormatDouble(recipe.optimizer.lr), "):\n  ",
+      command, "\nor with --set optimizer.warmup_steps=N (counted from step 1), --set optimizer.clip_norm=X");
   if (!skips) {
-    absl::StrAppend(&advice, ", --set train.on_nonfinite=skip (leaves out such updates)");
+    absl::StrAppend(&advice, ", --set train.on_nonfinite=skip (skips such updates)");
   }
   return advice;
 }

@@ -19,7 +19,7 @@ CLI::Validator WholeNumber(int64_t least, int64_t most) {
         const bool has_limit = most != std::numeric_limits<int64_t>::max();
         return absl::StrCat("'", text.substr(0, 40), "' is not a whole number ",
                             has_limit ? absl::StrCat("from ", least, " to ", most)
-                                      : absl::StrCat("of at least ", least, " that fits into 64 bits"));
+                                      : absl::StrCat("of at least ", least, " that fits in 64 bits"));
       },
       "");
 }

@@ -15,7 +15,7 @@ absl::Status CheckOutputs(const std::vector<OutputOption>& options, const Output
     for (const OutputOption& other : files) {
       if (!IsSameFile(*other.path, *option.path)) continue;
       return UsageError(absl::StrCat(other.name, " and ", option.name, " are both ", *option.path,
-                                     "; name another file for one of them"));
+                                     "; choose another file for one of them"));
     }
     files.push_back(option);
   }
@@ -23,7 +23,7 @@ absl::Status CheckOutputs(const std::vector<OutputOption>& options, const Output
 }
 
 void AddForceFlag(CLI::App& verb, bool& force) {
-  verb.add_flag("--force", force, "Replace files that exist, but never one that is read");
+  verb.add_flag("--force", force, "Overwrite existing outputs, never inputs");
 }
 
 }  // namespace trainctl::cli

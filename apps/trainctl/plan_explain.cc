@@ -17,7 +17,7 @@ std::string WholeBytes(double bytes) { return absl::StrFormat("%.0f", bytes); }
 
 void PrintMemory(const frameworks::ClusterPlan& plan, bool color) {
   const frameworks::MemoryPrice& memory = plan.chosen.memory;
-  Title("Memory of the device that needs most", color);
+  Title("Memory of the fullest device", color);
   TextTable table({"term", "bytes", "GiB"}, {0});
   const auto add = [&](const std::string& name, double bytes) {
     table.Add({name, WholeBytes(bytes), absl::StrFormat("%.2f", bytes / (1 << 30))});
@@ -26,14 +26,14 @@ void PrintMemory(const frameworks::ClusterPlan& plan, bool color) {
     const auto part = static_cast<frameworks::MemoryPart>(i);
     add(std::string(frameworks::MemoryPartName(part)), memory.parts[static_cast<size_t>(i)]);
   }
-  add("allocated: all but outside", memory.allocated_bytes);
+  add("allocated (all except outside)", memory.allocated_bytes);
   add("reserved by the allocator", memory.reserved_bytes);
-  add("device: reserved and outside", memory.device_bytes);
-  add("bound to plan with", memory.upper_bytes);
+  add("device (reserved and outside)", memory.device_bytes);
+  add("upper bound for planning", memory.upper_bytes);
   add("limit", plan.memory_limit_bytes);
-  if (memory.host_bytes > 0) add("in host memory, of one rank", memory.host_bytes);
-  add("one rank's part of a checkpoint", memory.checkpoint_bytes);
-  add("while a checkpoint is loaded", memory.load_bytes);
+  if (memory.host_bytes > 0) add("host memory per rank", memory.host_bytes);
+  add("checkpoint, per rank", memory.checkpoint_bytes);
+  add("while loading a checkpoint", memory.load_bytes);
   table.Print(color);
   std::printf("(pipeline rank %d)\n", memory.stage);
 }
@@ -67,7 +67,7 @@ void PrintExplanation(const frameworks::ClusterPlan& plan, const frameworks::Exp
                     absl::StrCat(n.fits ? "" : "does not fit: ", n.reason)});
   }
   neighbours.Print(color);
-  Title("How far to trust it", color);
+  Title("How reliable it is", color);
   for (const std::string& text : explanation.trust) std::printf("  %s\n", text.c_str());
   Title("Constants", color);
   TextTable constants({"constant", "value", "kind", "source"}, {0, 1, 2, 3});

@@ -19,6 +19,8 @@
 #include "base/output_file.h"
 #include "base/units.h"
 #include "cluster/host.h"
+#include "data/batch_source.h"
+#include "data/data_record.h"
 #include "launcher/printable_text.h"
 #include "plan/precision_text.h"
 #include "plan/utilization.h"
@@ -40,10 +42,11 @@ void PrintChanges(const plan::Plan& plan, const recipe::Recipe& recipe,
                   const std::vector<planner::Change>& changes) {
   if (!planner::TriesChanges(recipe, plan)) {
     std::printf(
-        "\nWhat would make it faster or smaller was not searched: it would take minutes for this model\n");
+        "\nChanges that would make it faster or smaller were not searched, because the search would take "
+        "minutes for this model\n");
   }
   if (changes.empty()) return;
-  std::printf("\nWhat would make it faster or smaller:\n");
+  std::printf("\nChanges that would make it faster or smaller:\n");
   size_t width = 0;
   for (const planner::Change& change : changes) width = std::max(width, change.setting.size());
   for (const planner::Change& change : changes) {
@@ -55,13 +58,13 @@ void PrintChanges(const plan::Plan& plan, const recipe::Recipe& recipe,
 void Print(const plan::Plan& plan, const recipe::LoadedRecipe& loaded,
            const std::vector<planner::Change>& changes, const PlanTableOptions& options) {
   const recipe::Recipe& recipe = loaded.recipe;
-  std::printf("%s: %s parameters, %s, %d worker%s, %d sequences of %d tokens a step\n",
+  std::printf("%s: %s parameters, %s, %d worker%s, %d sequences of %d tokens per step\n",
               recipe.run.name.c_str(), FormatCount(plan.num_parameters).c_str(),
               plan::PrecisionText(plan.setting.types), static_cast<int>(plan.layout.mesh.world_size()),
               plan.layout.mesh.world_size() == 1 ? "" : "s", static_cast<int>(recipe.train.batch_sequences),
               static_cast<int>(plan.setting.seq_len));
   std::printf("%s; each worker has %s for tensors:\n\n",
-              options.all ? "Every layout that was considered" : "The best layout of each family",
+              options.all ? "Every layout considered" : "The best layout of each family",
               FormatBytes(plan.memory_limit_bytes).c_str());
   PrintPlanTable(plan, recipe, options);
   if (plan::HasTimes(plan)) {
@@ -77,6 +80,9 @@ void Print(const plan::Plan& plan, const recipe::LoadedRecipe& loaded,
               plan.predicted.peak_where.c_str());
   for (const std::vector<std::string>* notes : {&plan.notes, &loaded.notes}) {
     for (const std::string& note : *notes) std::printf("  %s\n", note.c_str());
+  }
+  if (const auto uses = data::FindUsesQuickly(recipe); !uses.empty()) {
+    std::printf("  %s\n", data::FormatUses(uses, recipe.train.steps).c_str());
   }
   for (const std::string& lacks : loaded.missing) std::printf("  missing for a launch: %s\n", lacks.c_str());
   if (recipe.launch.backend == "local") std::printf("  %s\n", SumUpTimeouts(recipe.launch).c_str());
@@ -101,24 +107,24 @@ std::string RanksOf(const simulate::AxisVolume& axis) {
 std::string PlaceOf(const simulate::AxisVolume& axis, const plan::Plan& plan) {
   const int64_t span = static_cast<int64_t>(axis.ranks) * axis.stride;
   if (span <= plan.devices_per_node) return "within a machine";
-  return axis.stride >= plan.devices_per_node ? "each on another machine" : "over several machines";
+  return axis.stride >= plan.devices_per_node ? "one per machine" : "across machines";
 }
 
 void PrintSearch(const plan::SearchCounts& search, absl::Duration time, absl::Duration changes_time,
                  bool color) {
   Title("How the layout was found", color);
-  std::printf("  %s strategies (meshes with a ZeRO stage) make %s layouts, of which bounds rule out %s\n",
+  std::printf("  %s strategies (meshes with a ZeRO stage) yield %s layouts; bounds rule out %s of them\n",
               FormatCount(search.strategies).c_str(), FormatCount(search.bounded).c_str(),
               FormatCount(search.pruned).c_str());
-  std::printf("  %s layouts simulated, %s numbers of recomputed layers tried\n",
+  std::printf("  simulated %s layouts and tried %s counts of recomputed layers\n",
               FormatCount(search.folded + search.whole).c_str(), FormatCount(search.tried).c_str());
-  std::printf("  planned in %s; what would make it faster or smaller was found in %s\n",
+  std::printf("  planned in %s; searched for changes in %s\n",
               planner::FormatSeconds(absl::ToDoubleSeconds(time)).c_str(),
               planner::FormatSeconds(absl::ToDoubleSeconds(changes_time)).c_str());
 }
 
 void PrintExplanation(const plan::Plan& plan, const report::PlanExplanation& explanation, bool color) {
-  Title("Memory of one worker at the peak", color);
+  Title("Peak memory of one worker", color);
   TextTable memory({"value", "category", "MiB", "share"}, {0, 1});
   for (const simulate::LiveBytes& live : explanation.memory) {
     memory.Add({live.name, std::string(schedule::CategoryName(live.category)), MiB(live.bytes),
@@ -129,15 +135,15 @@ void PrintExplanation(const plan::Plan& plan, const report::PlanExplanation& exp
   memory.Add({"limit", "", MiB(plan.memory_limit_bytes), ""});
   memory.Print(color);
   if (!explanation.axes.empty()) {
-    Title("What a worker sends in a step, axis by axis", color);
-    TextTable axes({"axis", "ranks", "those of rank 0", "where", "MiB"}, {0, 2, 3});
+    Title("Data each worker sends per step, by axis", color);
+    TextTable axes({"axis", "ranks", "rank 0's group", "where", "MiB"}, {0, 2, 3});
     for (const simulate::AxisVolume& axis : explanation.axes) {
       axes.Add({std::string(layout::AxisName(axis.axis)), absl::StrCat(axis.ranks), RanksOf(axis),
                 PlaceOf(axis, plan), MiB(axis.sent_bytes)});
     }
     axes.Print(color);
   }
-  Title("Time of a step, part by part", color);
+  Title("Time of a step, by part", color);
   TextTable time({"part", "ms"}, {0});
   for (const report::TimeTerm& term : explanation.time)
     time.Add({term.name, absl::StrFormat("%.3f", term.seconds * 1e3)});
@@ -148,7 +154,7 @@ void PrintExplanation(const plan::Plan& plan, const report::PlanExplanation& exp
   time.Print(color);
   Title("What binds", color);
   for (const std::string& text : explanation.bindings) std::printf("  %s\n", text.c_str());
-  Title("How far to trust it", color);
+  Title("How reliable it is", color);
   for (const std::string& text : explanation.trust) std::printf("  %s\n", text.c_str());
   Title("Rates", color);
   TextTable rates({"rate", "value", "origin"}, {0, 2});
@@ -185,9 +191,7 @@ Json ExplanationToJson(const report::PlanExplanation& explanation) {
 absl::Status RefuseWhatIfOptions(const PlanOptions& options) {
   const char* option = !options.profile.empty() ? "--profile" : options.pareto ? "--pareto" : "";
   if (*option == '\0') return absl::OkStatus();
-  return UsageError(absl::StrCat(option,
-                                 " is for what-ifs of other trainers; add --as FRAMEWORK, such as --as "
-                                 "megatron-core"));
+  return UsageError(absl::StrCat(option, " requires --as FRAMEWORK, for example --as megatron-core"));
 }
 
 }  // namespace
@@ -202,7 +206,7 @@ absl::StatusOr<ExitCode> PlanOurs(const recipe::LoadedRecipe& loaded, const Plan
   const absl::Time begin = absl::Now();
   TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, planner::MakePlanFor(loaded.recipe, host));
   const absl::Duration planning_time = absl::Now() - begin;
-  const model::ModelSpec& spec = loaded.recipe.model.spec;
+  const model::Architecture& spec = loaded.recipe.model.spec;
   if (!options.write.empty()) {
     TRAINCTL_RETURN_IF_ERROR(
         WriteOutputFile(options.write, planner::FixedRecipe(loaded, plan), options.output_rules));
@@ -227,6 +231,7 @@ absl::StatusOr<ExitCode> PlanOurs(const recipe::LoadedRecipe& loaded, const Plan
                                  {"peak_bytes", change.peak_bytes}});
     }
     for (const std::string& note : loaded.notes) json["notes"].push_back(note);
+    json["data"] = data::UsesToJson(data::FindUsesQuickly(loaded.recipe), loaded.recipe.train.steps);
     json["missing"] = loaded.missing;
     if (options.explain) {
       json["explanation"] = ExplanationToJson(report::ExplainPlan(plan, spec));
@@ -237,7 +242,7 @@ absl::StatusOr<ExitCode> PlanOurs(const recipe::LoadedRecipe& loaded, const Plan
   }
   Print(plan, loaded, changes, {.all = options.all, .color = output.stdout_color});
   for (const std::string* path : {&options.write, &options.trace, &options.html}) {
-    if (!path->empty()) std::printf("  written to %s\n", launcher::PrintableText(*path).c_str());
+    if (!path->empty()) std::printf("  wrote %s\n", launcher::PrintableText(*path).c_str());
   }
   if (options.draw) {
     std::printf(
@@ -249,7 +254,7 @@ absl::StatusOr<ExitCode> PlanOurs(const recipe::LoadedRecipe& loaded, const Plan
     PrintSearch(plan.search, planning_time, changes_time, output.stdout_color);
   }
   if (options.explain || loaded.recipe.launch.backend != "local") {
-    Title("What is waited for", output.stdout_color);
+    Title("Timeouts", output.stdout_color);
     PrintTimeouts(loaded.recipe, output.stdout_color);
   }
   return ExitCode::kOk;

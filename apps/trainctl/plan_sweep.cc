@@ -50,7 +50,7 @@ absl::StatusOr<Axis> ParseAxis(const std::string& text) {
     }
   }
   for (const std::string& value : axis.values) {
-    if (value.empty()) return UsageError(absl::StrCat("--sweep ", text, ": a value is empty"));
+    if (value.empty()) return UsageError(absl::StrCat("--sweep ", text, ": empty value"));
   }
   return axis;
 }
@@ -126,9 +126,10 @@ absl::StatusOr<Figures> PlanAt(const PlanOptions& options, const frameworks::Clu
   std::vector<std::string> sets = options.sets;
   for (size_t i = 0; i < axes.size(); ++i) sets.push_back(absl::StrCat(axes[i].key, "=", values[i]));
   std::vector<std::string> ignored;
-  TRAINCTL_ASSIGN_OR_RETURN(
-      const recipe::LoadedRecipe loaded,
-      recipe::LoadRecipe(options.recipe, sets, PlanAccess(&ignored), recipe::Purpose::kWhatIf));
+  recipe::Access access = PlanAccess(&ignored);
+  access.count_epoch_tokens = nullptr;  // the rows do not show how long the run takes
+  TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded,
+                            recipe::LoadRecipe(options.recipe, sets, access, recipe::Purpose::kWhatIf));
   if (loaded.purpose == recipe::Purpose::kWhatIf) {
     TRAINCTL_ASSIGN_OR_RETURN(const frameworks::ClusterPlan plan,
                               frameworks::MakeClusterPlan(loaded, search));
@@ -233,7 +234,7 @@ class SweepProgress {
       std::fflush(stderr);
       is_drawn_ = true;
     } else if (now - told_ >= kNowAndThen) {
-      std::fprintf(stderr, "trainctl: %d of %d plans made\n", static_cast<int>(plan),
+      std::fprintf(stderr, "trainctl: computed %d of %d plans\n", static_cast<int>(plan),
                    static_cast<int>(num_plans_));
       told_ = now;
     }

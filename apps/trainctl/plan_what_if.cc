@@ -60,7 +60,7 @@ Shown WhatDiffers(const ClusterPlan& plan, const std::vector<const Choice*>& cho
   for (const Choice* choice : choices) {
     const frameworks::Workload& w = choice->workload;
     shown.cp |= w.mesh.cp > 1;
-    shown.ep |= w.model.experts.has_value();
+    shown.ep |= FindExperts(w.model) != nullptr;
     shown.gpus |= choice->num_gpus() != plan.machine->num_gpus();
     shown.precision |= w.precision != plan.chosen.workload.precision;
     shown.offload |= w.optimizer_on_host || w.activations_on_host;
@@ -123,14 +123,14 @@ void PrintHead(const ClusterPlan& plan) {
   const frameworks::Workload& base = plan.space.base;
   const int64_t total = model::NumParameters(base.model);
   const int64_t active = model::NumActiveParameters(base.model);
-  std::printf("A what-if, as %s would run it; `trainctl launch` runs none of this.\n\n",
+  std::printf("Estimate of the run in %s; `trainctl launch` would run it differently.\n\n",
               base.framework->label);
   std::printf("%s: %s, %s parameters%s, on %d x %s (%d x %s), as %s\n", plan.run_name.c_str(),
               plan.model.name.c_str(), FormatCount(total).c_str(),
               active == total ? "" : absl::StrCat(" (", FormatCount(active), " active)").c_str(),
               static_cast<int>(plan.machine->num_gpus()), base.device->name,
               static_cast<int>(plan.machine->num_nodes), base.node->name.c_str(), base.framework->name);
-  std::printf("%s of %s tokens a step, %s; %s GiB of memory each\n\n",
+  std::printf("%s of %s tokens per step, %s; %s GiB of memory each\n\n",
               absl::StrCat(base.global_batch, base.global_batch == 1 ? " sequence" : " sequences").c_str(),
               absl::StrCat(base.seq_len).c_str(),
               std::string(frameworks::PrecisionName(plan.chosen.workload.precision)).c_str(),
@@ -140,24 +140,25 @@ void PrintHead(const ClusterPlan& plan) {
 void PrintFoot(const ClusterPlan& plan, const std::vector<std::string>& recipe_notes) {
   const frameworks::Figures figures = frameworks::FiguresOf(plan, plan.chosen);
   std::printf("\nChosen: %s\n", frameworks::DescribeLayout(plan.chosen.workload).c_str());
-  std::printf("  GiB: %s memory of one device as %s reports it, and the bound to plan with\n",
+  std::printf("  GiB: %s memory of one device as reported by %s, and the upper bound used for planning\n",
               plan.chosen.workload.framework->metric == frameworks::MemoryMetric::kAllocated  ? "allocated"
               : plan.chosen.workload.framework->metric == frameworks::MemoryMetric::kReserved ? "reserved"
                                                                                               : "all",
               plan.chosen.workload.framework->name);
   if (plan.run_tokens > 0) {
-    std::printf(
-        "  the run of %s tokens takes %s%s\n", FormatCount(plan.run_tokens).c_str(),
-        Span(figures.run_seconds).c_str(),
-        plan.goal.price_per_gpu_hour > 0 ? absl::StrFormat(" and $%.0f", figures.run_dollars).c_str() : "");
+    std::printf("  a run of %s tokens takes %s%s\n", FormatCount(plan.run_tokens).c_str(),
+                Span(figures.run_seconds).c_str(),
+                plan.goal.price_per_gpu_hour > 0
+                    ? absl::StrFormat(" and costs $%.0f", figures.run_dollars).c_str()
+                    : "");
   }
   if (plan.goal.failures.has_value()) {
-    std::printf("  failures: %.1f%% of the time makes steps, with a save every %s\n",
+    std::printf("  failures: %.1f%% of the time is spent training, with a save every %s\n",
                 figures.effective_share * 100, Span(figures.save_every_seconds).c_str());
   }
-  std::printf("  %s layouts: %s bounded, %s priced, in %.2f s\n", FormatCount(plan.counts.enumerated).c_str(),
-              FormatCount(plan.counts.bounded).c_str(), FormatCount(plan.counts.simulated).c_str(),
-              plan.counts.seconds);
+  std::printf("  %s layouts: %s bounded, %s estimated, in %.2f s\n",
+              FormatCount(plan.counts.enumerated).c_str(), FormatCount(plan.counts.bounded).c_str(),
+              FormatCount(plan.counts.simulated).c_str(), plan.counts.seconds);
   for (const std::string& note : plan.notes) std::printf("  %s\n", note.c_str());
   for (const std::string& note : recipe_notes) std::printf("  %s\n", note.c_str());
 }
@@ -210,7 +211,7 @@ absl::StatusOr<ExitCode> PlanWhatIf(const recipe::LoadedRecipe& loaded, const Pl
   }
   PrintFoot(plan, loaded.notes);
   for (const std::string* path : {&options.write, &options.trace, &options.html}) {
-    if (!path->empty()) std::printf("  written to %s\n", launcher::PrintableText(*path).c_str());
+    if (!path->empty()) std::printf("  wrote %s\n", launcher::PrintableText(*path).c_str());
   }
   if (options.draw) {
     std::printf("\n");

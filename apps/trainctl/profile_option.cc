@@ -9,7 +9,7 @@
 namespace trainctl::cli {
 
 absl::StatusOr<std::string> ReadFileOfUser(const std::string& path) {
-  if (!PathExists(path)) return UsageError(absl::StrCat(path, ": no such file"));
+  if (!PathExists(path)) return UsageError(absl::StrCat("no such file: ", path));
   return ReadFile(path);
 }
 

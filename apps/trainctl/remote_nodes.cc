@@ -40,19 +40,23 @@ absl::Status FillFromSsh(const recipe::Recipe& recipe, launcher::RemoteNodes& re
 
 absl::Status FillFromSlurm(const recipe::Recipe& recipe, launcher::RemoteNodes& remote) {
   remote.starter = launcher::RemoteNodes::Starter::kSlurm;
-  remote.starter_options = recipe.launch.slurm.step_options;
+  const std::vector<std::string>& step_options = recipe.launch.slurm.step_options;
+  remote.starter_options = launcher::SrunGpuOptions(
+      step_options, recipe.cluster.device == "cpu" ? 0 : recipe.cluster.devices_per_node,
+      std::getenv(cluster::kGpusOnNodeVariable) != nullptr);
+  remote.starter_options.insert(remote.starter_options.end(), step_options.begin(), step_options.end());
   TRAINCTL_ASSIGN_OR_RETURN(const std::optional<cluster::BatchJob> job, cluster::FindBatchJob(std::getenv));
   const int64_t wanted = recipe.cluster.nodes;
   if (!job) {
-    return EnvironmentError(absl::StrCat(
-        "launch.backend = \"slurm\" starts workers on the nodes of an allocation, and this is not in "
-        "one: ask for it with 'salloc --nodes=",
-        wanted, "'"));
+    return EnvironmentError(
+        absl::StrCat("launch.backend = \"slurm\" starts workers on the nodes of an allocation, but this "
+                     "process is not in one; request one with 'salloc --nodes=",
+                     wanted, "'"));
   }
   if (static_cast<int64_t>(job->nodes.size()) < wanted) {
     return EnvironmentError(absl::StrCat(
-        "cluster.nodes = ", wanted, ", and job ", job->id, " of Slurm has ", job->nodes.size(), " (",
-        job->node_list, "); ask it for --nodes=", wanted, ", or set cluster.nodes = ", job->nodes.size()));
+        "cluster.nodes = ", wanted, ", but Slurm job ", job->id, " has ", job->nodes.size(), " (",
+        job->node_list, "); request --nodes=", wanted, ", or set cluster.nodes = ", job->nodes.size()));
   }
   if (cluster::FindSubmittedJob(std::getenv)) remote.node_timeout = cluster::kSubmittedNodeTimeout;
   std::vector<std::string> nodes = job->nodes;
@@ -66,7 +70,8 @@ absl::Status FillFromSlurm(const recipe::Recipe& recipe, launcher::RemoteNodes& 
 absl::Status FillFromKubernetes(const recipe::Recipe& recipe, launcher::RemoteNodes& remote) {
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::KubernetesPod pod, ThisPod(recipe));
   if (pod.index != 0) {
-    return UsageError(absl::StrCat("pod 0 launches, and this is pod ", pod.index, " of job ", pod.job));
+    return UsageError(
+        absl::StrCat("only pod 0 can launch, and this is pod ", pod.index, " of job ", pod.job));
   }
   remote.starter = launcher::RemoteNodes::Starter::kPods;
   for (int64_t i = 0; i < pod.count; ++i) remote.nodes.push_back({cluster::PodName(pod.job, i), ""});

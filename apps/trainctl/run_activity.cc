@@ -8,10 +8,10 @@ namespace trainctl::cli {
 namespace {
 
 constexpr std::pair<absl::string_view, absl::string_view> kWords[] = {
-    {"", "the workers meet"},
+    {"", "waiting for all workers"},
     {"connect", "connecting the workers"},
     {"open data", "opening the data"},
-    {"restore", "loading or making the weights"},
+    {"restore", "loading or initializing the weights"},
     {"evaluate", "evaluating before the first step"},
 };
 

@@ -1,7 +1,6 @@
 #include "apps/trainctl/slurm_job.h"
 
 #include <cstdlib>
-#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "apps/trainctl/worker_program.h"
 #include "base/clock.h"
 #include "base/files.h"
+#include "base/folder_paths.h"
 #include "base/run_program.h"
 #include "base/shell_quote.h"
 #include "base/status.h"
@@ -29,10 +29,10 @@ std::string ScriptPath(const run::RunFolder& run) { return run.path() + "/slurm-
 absl::StatusOr<std::string> AskSlurm(std::vector<std::string> command, absl::Duration patience = kPatience) {
   const std::string name = command[0];
   command[0] = FindInPath(name);
-  if (command[0].empty()) return EnvironmentError(absl::StrCat(name, " of Slurm is not in PATH here"));
+  if (command[0].empty()) return EnvironmentError(absl::StrCat(name, " (part of Slurm) is not in PATH"));
   TRAINCTL_ASSIGN_OR_RETURN(const ProgramEnd end, RunProgram(command, patience));
   if (end.is_late) {
-    return EnvironmentError(absl::StrCat(name, " did not end within ", absl::FormatDuration(patience)));
+    return EnvironmentError(absl::StrCat(name, " did not finish within ", absl::FormatDuration(patience)));
   }
   if (end.exit.Success()) return end.output;
   return EnvironmentError(
@@ -81,28 +81,28 @@ bool IsSubmitted(const recipe::Recipe& recipe) {
 absl::Status CheckCanSubmit() {
   if (!FindInPath("sbatch").empty()) return absl::OkStatus();
   return EnvironmentError(
-      "launch.backend = \"slurm\" needs an allocation of Slurm, or sbatch to submit a job with, and here is "
-      "neither; run this on a login node");
+      "launch.backend = \"slurm\" needs either a Slurm allocation or sbatch to submit a job, and neither is "
+      "available here; run this on a login node");
 }
 
 absl::StatusOr<std::string> MakeSlurmScript(const recipe::Recipe& recipe, const PrintedLaunch& launch) {
   if (launch.run_dir.empty()) {
-    return UsageError("a job needs the run folder: print its script with --run-dir RUN");
+    return UsageError("a job needs the run folder; print its script with --run-dir RUN");
   }
   cluster::SlurmJob job;
   job.config = recipe.launch.slurm;
   job.name = recipe.run.name;
   job.nodes = recipe.cluster.nodes;
   if (recipe.cluster.device != "cpu") job.devices_per_node = recipe.cluster.devices_per_node;
-  job.folder = std::filesystem::current_path().string();
-  const std::string run = std::filesystem::absolute(launch.run_dir).lexically_normal().string();
+  TRAINCTL_ASSIGN_OR_RETURN(job.folder, AbsolutePath("."));
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string run, AbsolutePath(launch.run_dir));
   job.output = absl::StrCat(absl::StrReplaceAll(run, {{"%", "%%"}}), "/slurm-%j.out");
   TRAINCTL_ASSIGN_OR_RETURN(std::string program, OwnProgram());
   job.command.push_back(std::move(program));
   if (launch.recipe.empty()) {
     job.command.insert(job.command.end(), {"resume", run});
   } else {
-    const std::string recipe_path = std::filesystem::absolute(launch.recipe).lexically_normal().string();
+    TRAINCTL_ASSIGN_OR_RETURN(const std::string recipe_path, AbsolutePath(launch.recipe));
     job.command.insert(job.command.end(), {"launch", recipe_path, "--run-dir", run, "--or-resume"});
   }
   for (const std::string& set : launch.sets) job.command.insert(job.command.end(), {"--set", set});
@@ -118,9 +118,9 @@ absl::StatusOr<std::string> SubmitRun(run::RunFolder& run, const recipe::Recipe&
   const std::optional<RunJob> before = FindRunJob(run);
   if (before && before->state && before->state->IsAlive()) {
     const std::string path = ShellQuote(run.path());
-    return UsageError(absl::StrCat(run.path(), " is job ", before->id, " of Slurm already (",
+    return UsageError(absl::StrCat(run.path(), " is already Slurm job ", before->id, " (",
                                    before->state->state, "). See: trainctl status ", path,
-                                   ". End it: trainctl stop ", path));
+                                   ". To end it: trainctl stop ", path));
   }
   PrintedLaunch named = launch;
   named.run_dir = run.path();
@@ -156,26 +156,26 @@ std::string GoOnInNextJob(const run::RunFolder& run, const recipe::Recipe& recip
   const std::optional<std::string> id = cluster::FindSubmittedJob(std::getenv);
   if (!id || !GoesOn(*id, ended)) return "";
   const absl::StatusOr<run::RunState> state = run.ReadState();
-  const std::string job = absl::StrCat("job ", *id, " of Slurm");
+  const std::string job = absl::StrCat("Slurm job ", *id);
   // Jobs that nobody counts would follow each other for ever.
   if (!state.ok() || state->num_launches <= launches_before) {
-    return absl::StrCat(job, " does not go back into the queue: ", run.journal_path(),
-                        " does not know of this launch; when its error is mended, go on with: sbatch ",
+    return absl::StrCat(job, " is not requeued: ", run.journal_path(),
+                        " does not record this launch; once the error is fixed, continue with: sbatch ",
                         ShellQuote(ScriptPath(run)));
   }
   const int64_t in_vain = state->launches_without_checkpoint;
   if (in_vain > recipe.launch.max_restarts) {
-    return absl::StrCat(job, " does not go back into the queue: the last ", in_vain,
-                        " launches have saved no checkpoint (launch.max_restarts is ",
-                        recipe.launch.max_restarts, "); give it more time, or save more often");
+    return absl::StrCat(job, " is not requeued: the last ", in_vain,
+                        " launches saved no checkpoint (launch.max_restarts is ", recipe.launch.max_restarts,
+                        "); raise its time limit, or save more often");
   }
   const absl::Status requeued = AskSlurm({"scontrol", "requeue", *id}).status();
-  if (requeued.ok()) return absl::StrCat(job, " goes back into the queue");
+  if (requeued.ok()) return absl::StrCat(job, " is requeued");
   const absl::StatusOr<std::string> next = SubmitScript(run, {absl::StrCat("--dependency=afterany:", *id)});
-  if (next.ok()) return absl::StrCat("job ", *next, " of Slurm goes on (", requeued.message(), ")");
-  return absl::StrCat(job, " cannot go back into the queue (", requeued.message(),
-                      "), and no other can follow (", next.status().message(), "); go on with: sbatch ",
-                      ShellQuote(ScriptPath(run)));
+  if (next.ok()) return absl::StrCat("job ", *next, " continues (", requeued.message(), ")");
+  return absl::StrCat(job, " cannot be requeued (", requeued.message(),
+                      "), and submitting a new job failed (", next.status().message(),
+                      "); continue with: sbatch ", ShellQuote(ScriptPath(run)));
 }
 
 }  // namespace trainctl::cli

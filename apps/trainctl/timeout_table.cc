@@ -33,17 +33,17 @@ std::vector<Wait> WaitsForWorkers(const recipe::LaunchConfig& launch) {
   const auto timeouts = rendezvous::Timeouts::FromDetect(launch.detect_timeout);
   const absl::Duration relay = launch.backend == "local" ? absl::ZeroDuration() : timeouts.RelayOfAgents();
   return {
-      {timeouts.heartbeat_interval, "a worker gives a sign of life", kDetect},
-      {timeouts.detect + relay, "a worker that gives none has failed", kDetect},
-      {timeouts.join, "a worker that has not joined has failed", kDetect},
-      {timeouts.ack, "a worker that does not confirm its rank has failed", kDetect},
-      {timeouts.settle, "a failure is told, if no crash explains it", kDetect},
-      {timeouts.echo, "a failure that others bring about is told, if theirs is not known", kDetect},
-      {timeouts.stacks, "the stacks of a job that hangs are shown, or dropped", ""},
-      {launch.stop_timeout, "a worker that was told to end is killed", "launch.stop_timeout"},
-      {launch.collective_timeout, "a worker that the others wait for has failed",
+      {timeouts.heartbeat_interval, "a worker sends a heartbeat", kDetect},
+      {timeouts.detect + relay, "a silent worker is declared failed", kDetect},
+      {timeouts.join, "a worker that has not joined is declared failed", kDetect},
+      {timeouts.ack, "a worker that does not confirm its rank is declared failed", kDetect},
+      {timeouts.settle, "a failure that no crash explains is reported", kDetect},
+      {timeouts.echo, "a secondary failure without a known root cause is reported", kDetect},
+      {timeouts.stacks, "the stack traces of a hung job are printed or dropped", ""},
+      {launch.stop_timeout, "a worker that was asked to stop is killed", "launch.stop_timeout"},
+      {launch.collective_timeout, "a worker that holds up the others is declared failed",
        "launch.collective_timeout"},
-      {launch.hang_timeout, "a worker that stands still has failed", "launch.hang_timeout"},
+      {launch.hang_timeout, "a worker without progress is declared failed", "launch.hang_timeout"},
   };
 }
 
@@ -52,23 +52,23 @@ std::vector<Wait> WaitsForMachines(const recipe::LaunchConfig& launch) {
   const auto timeouts = rendezvous::Timeouts::FromDetect(launch.detect_timeout);
   const bool has_pods = launch.backend == "kubernetes";
   std::vector<Wait> waits = {
-      {timeouts.away, "a machine whose connection broke, and that made no other, is given up", kDetect},
-      {timeouts.redial, "an agent that hears nothing opens another connection", kDetect},
-      {timeouts.detect, "a machine that is silent is given up", kDetect},
-      {timeouts.keeper, "an agent that stands still is ended with its workers", kDetect},
-      {launch.coordinator_timeout, "a machine that does not hear the launcher ends its workers",
+      {timeouts.away, "a machine that has not reconnected is given up", kDetect},
+      {timeouts.redial, "an agent that receives nothing opens a new connection", kDetect},
+      {timeouts.detect, "a silent machine is given up", kDetect},
+      {timeouts.keeper, "a hung agent is killed together with its workers", kDetect},
+      {launch.coordinator_timeout, "a machine that has lost the launcher stops its workers",
        "launch.coordinator_timeout"},
-      {recipe::NodeTimeout(launch), "a machine that is not ready ends the launch", ""},
+      {recipe::NodeTimeout(launch), "the launch fails if a machine is not ready", ""},
       {has_pods ? cluster::kPodTimeout : rpc::AgentClientOptions().timeout,
-       "an agent that does not reach the launcher gives up", ""},
-      {launcher::kSetupTimeout, "an agent that is not told its part gives up", ""},
-      {rpc::kHandshakeTimeout, "a connection that has shown no certificate is closed", ""},
-      {rpc::kPingInterval + rpc::kPingTimeout, "a connection whose other end is gone is closed", ""}};
+       "an agent that cannot reach the launcher gives up", ""},
+      {launcher::kSetupTimeout, "an agent that receives no setup gives up", ""},
+      {rpc::kHandshakeTimeout, "a connection without a certificate is closed", ""},
+      {rpc::kPingInterval + rpc::kPingTimeout, "a broken connection is closed", ""}};
   if (launch.backend == "slurm") {
-    waits.push_back(
-        {cluster::kSubmittedNodeTimeout, "a submitted job that waits for a lost machine is requeued", ""});
-    waits.push_back(
-        {launch.slurm.save_before, "a submitted job that was warned is over", "launch.slurm.save_before"});
+    waits.push_back({cluster::kSubmittedNodeTimeout,
+                     "a submitted job that is waiting for a lost machine is requeued", ""});
+    waits.push_back({launch.slurm.save_before, "a submitted job ends after its time-limit warning",
+                     "launch.slurm.save_before"});
   }
   return waits;
 }
@@ -89,10 +89,10 @@ void PrintTimeouts(const recipe::Recipe& recipe, bool color) {
 }
 
 std::string SumUpTimeouts(const recipe::LaunchConfig& launch) {
-  return absl::StrCat("waits at most ", recipe::DurationText(launch.detect_timeout), " for a silent worker, ",
-                      recipe::DurationText(launch.hang_timeout), " for one that stands still, ",
+  return absl::StrCat("waits up to ", recipe::DurationText(launch.detect_timeout), " for a silent worker, ",
+                      recipe::DurationText(launch.hang_timeout), " for a worker without progress, ",
                       recipe::DurationText(launch.collective_timeout), " in a collective, ",
-                      recipe::DurationText(launch.stop_timeout), " for a stop; --explain lists all");
+                      recipe::DurationText(launch.stop_timeout), " for a stop; --explain lists all timeouts");
 }
 
 }  // namespace trainctl::cli

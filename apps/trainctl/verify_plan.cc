@@ -65,9 +65,9 @@ absl::StatusOr<ExitCode> VerifyPlan(const recipe::ModelConfig& model, const plan
   if (end.exit.Success()) return ExitCode::kOk;
   if (!end.exit.signaled && end.exit.code == static_cast<int>(ExitCode::kCheckFailed))
     return ExitCode::kCheckFailed;
-  return EnvironmentError(absl::StrCat("the proof of the layout ",
-                                       end.is_late ? "did not end" : end.exit.Describe(),
-                                       "; launch without --verify, or see what trainctl verify says"));
+  return EnvironmentError(
+      absl::StrCat("the layout check ", end.is_late ? "did not finish" : end.exit.Describe(),
+                   "; run trainctl verify to see its output, or launch without --verify"));
 }
 
 }  // namespace trainctl::cli

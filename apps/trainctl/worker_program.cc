@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "apps/trainctl/installed_worker.h"
 #include "base/files.h"
+#include "base/process_limits.h"
 #include "base/subprocess.h"
 #include "cluster/host.h"
 #include "launcher/worker_contract.h"
@@ -22,28 +24,26 @@ absl::StatusOr<std::string> OwnProgram() {
 }
 
 absl::StatusOr<std::string> FindWorkerProgram() {
+  TRAINCTL_RETURN_IF_ERROR(CheckWorkerLimits());
   TRAINCTL_ASSIGN_OR_RETURN(const std::filesystem::path self, OwnProgram());
-  const std::string program = (self.parent_path() / "trainctl-worker").string();
-  if (access(program.c_str(), X_OK) != 0) {
-    return EnvironmentError(
-        absl::StrCat(program, " does not exist or cannot be executed; build it with ./dev build"));
-  }
-  return program;
+  const std::string beside = (self.parent_path() / "trainctl-worker").string();
+  if (access(beside.c_str(), X_OK) == 0) return beside;
+  absl::StatusOr<std::string> installed = FindInstalledWorker(self.string());
+  if (!absl::IsNotFound(installed.status())) return installed;
+  return EnvironmentError(
+      absl::StrCat(beside, " does not exist or cannot be executed; build it with ./dev build"));
 }
 
-absl::StatusOr<std::vector<std::string>> OneProcessArgs(const std::string& verb,
-                                                        const CheckpointChoice& choice) {
-  TRAINCTL_ASSIGN_OR_RETURN(const ChosenCheckpoint chosen, ChooseCheckpoint(choice));
+absl::StatusOr<std::vector<std::string>> OneProcessArgs(const std::string& verb, const ModelSource& model) {
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, cluster::DetectHost());
-  return std::vector<std::string>{verb,
-                                  "--run-dir",
-                                  chosen.run,
-                                  "--checkpoint",
-                                  chosen.path,
-                                  "--threads",
-                                  absl::StrCat(host.allowed_cores),
-                                  "--weight-bytes",
-                                  absl::StrCat(host.memory_available_bytes / 10 * 7)};
+  std::vector<std::string> args = {verb, "--threads", absl::StrCat(host.allowed_cores), "--weight-bytes",
+                                   absl::StrCat(host.memory_available_bytes / 10 * 7)};
+  if (model.is_folder()) {
+    args.insert(args.end(), {"--model", model.folder});
+  } else {
+    args.insert(args.end(), {"--run-dir", model.run, "--checkpoint", model.checkpoint});
+  }
+  return args;
 }
 
 absl::Status ExecWorker(const std::vector<std::string>& args) {

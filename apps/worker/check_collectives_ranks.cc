@@ -96,7 +96,10 @@ absl::StatusOr<int> CheckCollectivesOfRanks(const Options& options, const std::s
     return trainer::CheckCollectives(check);
   }
 
-  std::string folder = (std::filesystem::temp_directory_path() / "trainctl-collectives-XXXXXX").string();
+  std::error_code error;
+  const std::filesystem::path temporary = std::filesystem::temp_directory_path(error);
+  if (error) return ErrnoError("use", "the temporary folder (TMPDIR)", error.value());
+  std::string folder = (temporary / "trainctl-collectives-XXXXXX").string();
   if (::mkdtemp(folder.data()) == nullptr) return ErrnoError("create", folder, errno);
   const absl::Cleanup remove = [&] {
     std::error_code ignored;

@@ -1,5 +1,5 @@
-// trainctl-worker: one rank of a run, or a one-process job on a run's checkpoint (generate, eval,
-// export). Started by trainctl; see lib/launcher/worker_contract.h.
+// trainctl-worker: one rank of a run, or a one-process job on a model (generate, eval, export). Started by
+// trainctl; see lib/launcher/worker_contract.h.
 
 #include <cerrno>
 #include <cstdio>
@@ -14,13 +14,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "apps/worker/check_collectives_ranks.h"
+#include "apps/worker/inference_model.h"
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/process_limits.h"
 #include "base/standard_fds.h"
 #include "base/status.h"
 #include "base/units.h"
-#include "data/document_store.h"
 #include "device/error_text.h"
 #include "launcher/printable_text.h"
 #include "launcher/worker_contract.h"
@@ -50,7 +51,7 @@ absl::StatusOr<std::map<std::string, std::string>> ParsePairs(const std::vector<
   std::map<std::string, std::string> pairs;
   for (size_t i = 0; i + 1 < args.size(); i += 2) pairs[args[i]] = args[i + 1];
   if (args.size() % 2 != 0)
-    return UsageError("trainctl-worker is started by trainctl, not by hand: an option lacks its value");
+    return UsageError("an option has no value; trainctl-worker is started by trainctl, not by hand");
   return pairs;
 }
 
@@ -65,11 +66,6 @@ int64_t GetInt(const std::map<std::string, std::string>& pairs, const std::strin
   return absl::SimpleAtoi(Get(pairs, name, ""), &value) ? value : otherwise;
 }
 
-absl::StatusOr<recipe::Recipe> ReadRecipe(const run::RunFolder& folder) {
-  TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(folder.recipe_path()));
-  return recipe::RecipeFromJson(text, folder.recipe_path());
-}
-
 // Beside this program, in ../lib, or where TRAINCTL_DEVICE_PLUGIN says.
 std::string DevicePlugin() {
   if (const char* chosen = std::getenv("TRAINCTL_DEVICE_PLUGIN"); chosen != nullptr) return chosen;
@@ -81,7 +77,7 @@ absl::StatusOr<int> Train(std::vector<std::string> args) {
   TRAINCTL_ASSIGN_OR_RETURN(const launcher::WorkerFlags flags, launcher::ParseWorkerFlags(args));
   TRAINCTL_ASSIGN_OR_RETURN(const auto options, ParsePairs(args));
   TRAINCTL_ASSIGN_OR_RETURN(run::RunFolder folder, run::RunFolder::Open(flags.run_dir));
-  TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe recipe, ReadRecipe(folder));
+  TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe recipe, ReadStoredRecipe(folder));
   RealClock clock;
   trainer::WorkerDeps deps;
   deps.recipe = &recipe;
@@ -145,6 +141,10 @@ std::string Dump(const Json& report) {
   return report.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+void PrintNote(const std::string& note) {
+  std::fprintf(stderr, "note: %s\n", launcher::PrintableText(note).c_str());
+}
+
 absl::Status Generate(const trainer::InferenceDeps& deps, const std::map<std::string, std::string>& options) {
   trainer::GenerateOptions generate;
   generate.prompt = Get(options, "--prompt", "");
@@ -157,7 +157,7 @@ absl::Status Generate(const trainer::InferenceDeps& deps, const std::map<std::st
   const bool as_json = IsJson(options);
   std::string text;
   trainer::GenerateOutput output;
-  output.note = [](const std::string& note) { std::fprintf(stderr, "note: %s\n", note.c_str()); };
+  output.note = PrintNote;
   output.write = Print;
   if (as_json) {
     output.write = [&](const std::string& piece) {
@@ -167,10 +167,13 @@ absl::Status Generate(const trainer::InferenceDeps& deps, const std::map<std::st
   }
   TRAINCTL_ASSIGN_OR_RETURN(const trainer::Generated generated, trainer::RunGenerate(deps, generate, output));
   if (!as_json) return Print("\n");  // as every program ends its output
-  const Json report = {
-      {"schema", "trainctl.generate.v1"}, {"checkpoint", deps.checkpoint_path},
-      {"prompt", generate.prompt},        {"text", text.substr(generate.prompt.size())},
-      {"tokens", generated.tokens},       {"end", generated.ended ? "end_of_text" : "max_tokens"}};
+  Json report = {{"schema", "trainctl.generate.v1"}};
+  report.update(generated.model);
+  report.update({{"prompt", generate.prompt},
+                 {"text", text.substr(generate.prompt.size())},
+                 {"tokens", generated.tokens.size()},
+                 {"ids", generated.tokens},
+                 {"end", generated.ended ? "end_of_text" : "max_tokens"}});
   return Print(Dump(report));
 }
 
@@ -178,6 +181,7 @@ absl::Status Export(const trainer::InferenceDeps& deps, const std::map<std::stri
   const std::string folder = Get(options, "--out", ""), dtype = Get(options, "--dtype", "fp32");
   TRAINCTL_ASSIGN_OR_RETURN(const trainer::Exported exported,
                             trainer::RunExport(deps, folder, dtype == "bf16"));
+  for (const std::string& note : exported.notes) PrintNote(note);
   if (IsJson(options)) {
     Json report = {{"schema", "trainctl.export.v1"},
                    {"checkpoint", deps.checkpoint_path},
@@ -192,36 +196,31 @@ absl::Status Export(const trainer::InferenceDeps& deps, const std::map<std::stri
       absl::StrCat("Wrote ", deps.checkpoint_path, " as a model to ", folder, ", ", dtype, ":\n");
   for (const trainer::ExportedFile& file : exported.files)
     absl::StrAppendFormat(&text, "  %-30s %10s\n", file.name, FormatBytes(file.bytes));
-  if (exported.is_bytes) absl::StrAppend(&text, "No tokenizer: its tokens are bytes\n");
+  if (exported.is_bytes)
+    absl::StrAppend(&text, "No tokenizer was written, because the model's tokens are bytes\n");
   return Print(text);
 }
 
-// Replaces the recipe's evaluation sets with all of `file`.
-void EvaluateOnly(const std::string& file, recipe::Recipe& recipe) {
-  recipe::DataSource source = recipe.data.train.front();  // for the fields of JSONL
-  source.name = file;
-  source.files = {file};
-  source.kind = "auto";
-  source.weight.reset();
-  source.holdout = 0;
-  const absl::StatusOr<data::SourceKind> kind = data::KindOfFile(source, file);
-  if (!kind.ok() || *kind != data::SourceKind::kJsonl) source.prompt_field.clear();
-  for (recipe::DataSource& train : recipe.data.train) train.holdout = 0;
-  recipe.data.eval = {std::move(source)};
-  recipe.train.eval_batches = int64_t{1} << 40;
-}
-
-absl::StatusOr<int> OnRun(const std::string& verb, const std::vector<std::string>& args) {
+absl::StatusOr<int> OnModel(const std::string& verb, const std::vector<std::string>& args) {
   TRAINCTL_ASSIGN_OR_RETURN(const auto options, ParsePairs(args));
-  TRAINCTL_ASSIGN_OR_RETURN(const run::RunFolder folder, run::RunFolder::Open(Get(options, "--run-dir", "")));
-  TRAINCTL_ASSIGN_OR_RETURN(recipe::Recipe recipe, ReadRecipe(folder));
-  if (const std::string file = Get(options, "--data", ""); !file.empty()) EvaluateOnly(file, recipe);
+  TRAINCTL_ASSIGN_OR_RETURN(const InferenceModel model,
+                            OpenInferenceModel({.run_dir = Get(options, "--run-dir", ""),
+                                                .folder = Get(options, "--model", ""),
+                                                .data = Get(options, "--data", ""),
+                                                .text_field = Get(options, "--text-field", ""),
+                                                .prompt_field = Get(options, "--prompt-field", ""),
+                                                .seq_len = GetInt(options, "--seq-len", 0)}));
+  for (const std::string& note : model.notes) PrintNote(note);
+  const int64_t threads = GetInt(options, "--threads", 1);
+  // LibTorch has a few threads of its own.
+  TRAINCTL_RETURN_IF_ERROR(
+      TryResources({.num_threads = threads + 4, .bytes = int64_t{32} << 20}, "this job"));
   trainer::InferenceDeps deps;
-  deps.recipe = &recipe;
+  deps.recipe = &model.recipe;
   deps.checkpoint_path = Get(options, "--checkpoint", "");
-  deps.threads = static_cast<int>(GetInt(options, "--threads", 1));
+  deps.model_files_path = model.files_path;
+  deps.threads = static_cast<int>(threads);
   deps.weight_bytes = GetInt(options, "--weight-bytes", 0);
-  deps.model_files_path = folder.model_files_path();
   if (verb == "generate") {
     TRAINCTL_RETURN_IF_ERROR(Generate(deps, options));
     return 0;
@@ -241,17 +240,18 @@ constexpr char kDeviceHelp[] =
     "       trainctl-worker check-collectives [--ranks N] [--device cpu|cuda] [--plugin FILE] [--max-bytes "
     "N]\n"
     "                                         [--timeout SECONDS]\n\n"
-    "check-device runs every operator of the trainer on a device and on the CPU and compares them: a line "
-    "of\n"
-    "JSON for each, and exit code 0 when all agree, 1 when one does not, 4 when a kernel fails, 5 when the\n"
-    "device cannot be used.\n"
-    "time-kernels says how fast each kernel that passes over memory is, over rows of 4,096 elements\n"
-    "(default: 16,384 of them), beside a copy; NAME is a part of the names of those to time.\n"
-    "check-collectives starts N processes (default: 2), which take the devices in turn and may share them, "
-    "and\n"
-    "compares every collective and message that the trainer uses with what the host computes: a line of "
-    "JSON\n"
-    "for each, and exit code 0 when all hold, 1 when one does not, 4 when one fails or takes too long.\n";
+    "check-device runs every operator of the trainer on a device and on the CPU and compares the results.\n"
+    "Prints one line of JSON per operator. Exit code: 0 if all agree, 1 if one does not, 4 if a kernel "
+    "fails,\n"
+    "5 if the device cannot be used.\n"
+    "time-kernels times each memory-bound kernel, and a copy for comparison, on rows of 4,096 elements\n"
+    "(default: 16,384 rows). NAME selects the kernels whose name contains it.\n"
+    "check-collectives starts N processes (default: 2), which are assigned to the devices in turn and may "
+    "share\n"
+    "them, and compares every collective and message that the trainer uses with the result computed on the\n"
+    "host. Prints one line of JSON for each. Exit code: 0 if all agree, 1 if one does not, 4 if one fails "
+    "or\n"
+    "times out.\n";
 
 // For people who look whether a device computes what it should, and how fast; see --help.
 absl::StatusOr<int> LookAtDevice(const std::string& verb, const std::vector<std::string>& args) {
@@ -310,7 +310,7 @@ int Main(int argc, char** argv) {
     return code.ok() ? *code : Fail(code.status());
   }
   if (verb == "generate" || verb == "eval" || verb == "export") {
-    const absl::StatusOr<int> code = OnRun(verb, rest);
+    const absl::StatusOr<int> code = OnModel(verb, rest);
     return code.ok() ? *code : Fail(code.status());
   }
   launcher::LeaveStoppingToLauncher();

@@ -1,7 +1,7 @@
-// out[column] += the sum over the rows: the gradient of a bias. Rows are cut into slices, which depend on
-// their number alone. A block sums 32 units of columns over one slice: each of its warps every eighth row,
-// then the warps in order. A second kernel adds the slices in the same way; it serves the gradient of a
-// norm's weight too. Fixed trees, no atomics.
+// Sums over rows, out[column] += ..., for the gradient of a bias. Rows are cut into slices that depend only
+// on their number. A block sums 32 units of columns (units.cuh) over one slice. Each of its warps sums every
+// eighth row; then the sums of the warps are added in order. A second kernel adds the slices in the same way;
+// the gradient of a norm's weight uses it too. The order of all sums is fixed, and there are no atomics.
 #pragma once
 
 #include "kernels/cuda/launch.cuh"
@@ -13,14 +13,14 @@ inline constexpr int kColumnThreads = kColumnWarps * kWarp;
 inline constexpr int64_t kMostSlices = 64;
 inline constexpr int64_t kLeastRowsPerSlice = 256;
 
-// The columns [first, first + cols) of rows of `stride` elements, into sums [slices, cols].
+// Sums columns [first, first + cols) of rows of `stride` elements into `sums` [slices, cols].
 template <typename T, bool kAligned>
 __global__ void __launch_bounds__(kColumnThreads, 4)
     SliceSumsKernel(float* __restrict__ sums, const T* __restrict__ dy, int64_t n, int64_t stride,
                     int64_t first, int64_t cols, int64_t rows_per_slice) {
   constexpr int W = kWidth<T>;
   constexpr int kColumns = kWarp * W;
-  // Element i of lane l at i * 32 + l: no two lanes of a warp in one bank.
+  // Element i of lane l is at i * 32 + l, so that no two lanes of a warp use the same bank.
   TRAINCTL_SHARED(float, warp_sums, kColumnWarps* kColumns);
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -49,7 +49,8 @@ __global__ void __launch_bounds__(kColumnThreads, 4)
   }
 }
 
-// A block adds 32 columns of all slices: each of its warps every eighth slice, then the warps in order.
+// Adds all slices, 32 columns per block: each warp sums every eighth slice, then the sums of the warps are
+// added in order.
 template <typename Unused>
 __global__ void __launch_bounds__(kColumnThreads)
     AddSlicesKernel(float* __restrict__ out, const float* __restrict__ sums, int64_t cols, int64_t slices) {
@@ -70,11 +71,14 @@ __global__ void __launch_bounds__(kColumnThreads)
   out[column] += total;
 }
 
+// Adds `sums` [slices, cols] to `out` [cols]. `name` is the operator's name in error messages.
 inline void AddSlices(const char* name, float* out, const float* sums, int64_t cols, int64_t slices) {
   Launch(name, AddSlicesKernel<void>, {.blocks_x = CeilDiv(cols, kWarp), .threads = kColumnThreads}, out,
          sums, cols, slices);
 }
 
+// Adds the sum of the rows of dy [n, cols] to `out` [cols]. Wide rows take several launches, because the
+// workspace is limited.
 template <typename T>
 void AddColumnSums(const char* name, float* out, const T* dy, int64_t n, int64_t cols) {
   constexpr int64_t kColumns = kWarp * kWidth<T>;

@@ -1,6 +1,6 @@
 // cross_entropy. One block a row: one pass for maximum and sum together (the sum so far is rescaled when a
 // larger logit comes: Milakov & Gimelshein 2018), a second one writes the gradient over the logits. Losses of
-// rows go to the workspace; one block adds them in order. expf for the reason given in swiglu.cu.
+// rows go to the workspace; one block adds them in order. activation.cu says why expf is used.
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/operators.cuh"
@@ -17,11 +17,19 @@ constexpr int kLossThreads = 256;
 // as -inf - -inf would be NaN.
 __device__ inline float ShiftOf(float maximum) { return maximum == -INFINITY ? 0.0f : maximum; }
 
-template <typename T, bool kAligned>
+// Replaces each logit x by cap * tanh(x / cap).
+template <int W>
+__device__ inline void Cap(float (&logits)[W], float cap) {
+  TRAINCTL_UNROLL
+  for (int i = 0; i < W; ++i) logits[i] = cap * tanhf(logits[i] / cap);
+}
+
+// `cap` is used only if kCapped.
+template <typename T, bool kCapped, bool kAligned>
 __global__ void __launch_bounds__(kRowThreads)
     CrossEntropyKernel(double* __restrict__ row_loss, T* __restrict__ logits,
                        const int32_t* __restrict__ targets, const uint8_t* __restrict__ mask, float z_loss,
-                       const float* __restrict__ scale_of_gradient, int64_t n, int64_t vocab) {
+                       float cap, const float* __restrict__ scale_of_gradient, int64_t n, int64_t vocab) {
   const bool want_gradient = scale_of_gradient != nullptr;
   const float scale = want_gradient ? *scale_of_gradient : 0;
   constexpr int W = kWidth<T>;
@@ -43,6 +51,7 @@ __global__ void __launch_bounds__(kRowThreads)
     float maximum = -INFINITY, sum = 0;
     for (int64_t at = begin; at < vocab; at += step) {
       LoadFloats<kAligned>(at_row + at, Left<kAligned, T>(vocab, at), values);
+      if (kCapped) Cap(values, cap);
       float larger = maximum;
       TRAINCTL_UNROLL
       for (int i = 0; i < W; ++i) {
@@ -58,21 +67,26 @@ __global__ void __launch_bounds__(kRowThreads)
       maximum = larger;
     }
     const int32_t target = targets[row];
-    const float target_logit = ToFloat(at_row[target]);  // before the barriers of the sums: still a logit
+    float target_logit[1] = {
+        ToFloat(at_row[target])};  // read before the barriers of the sums, while it is still a logit
+    if (kCapped) Cap(target_logit, cap);
     const float row_maximum = BlockMax(maximum);
     const float row_sum = BlockSum(sum * expf(maximum - ShiftOf(row_maximum)));
     const float lse = row_maximum + logf(row_sum);
     if (threadIdx.x == 0) {
-      row_loss[row] = static_cast<double>(lse - target_logit) + static_cast<double>(z_loss * lse * lse);
+      row_loss[row] = static_cast<double>(lse - target_logit[0]) + static_cast<double>(z_loss * lse * lse);
     }
     if (!want_gradient) continue;
     const float factor = scale * (1.0f + 2.0f * z_loss * lse);
     for (int64_t at = begin; at < vocab; at += step) {
       LoadFloats<kAligned>(at_row + at, Left<kAligned, T>(vocab, at), values);
+      if (kCapped) Cap(values, cap);
       TRAINCTL_UNROLL
       for (int i = 0; i < W; ++i) {
+        const float slope = kCapped ? 1.0f - (values[i] / cap) * (values[i] / cap) : 1.0f;
         values[i] = expf(values[i] - lse) * factor;
         if (at + i == target) values[i] -= scale;
+        if (kCapped) values[i] *= slope;
       }
       StoreFloats<kAligned>(at_row + at, Left<kAligned, T>(vocab, at), values);
     }
@@ -93,18 +107,20 @@ __global__ void __launch_bounds__(kLossThreads)
 
 template <typename T>
 void CrossEntropy(double* loss, void* logits_raw, const int32_t* targets, const uint8_t* mask, float z_loss,
-                  const float* scale, int64_t n, int64_t vocab) {
+                  float cap, const float* scale, int64_t n, int64_t vocab) {
   if (n <= 0 || vocab <= 0) return;
   T* logits = static_cast<T*>(logits_raw);
   const bool aligned = AreAligned(logits) && vocab % kWidth<T> == 0;
+  const auto kernel =
+      cap == 0 ? (aligned ? CrossEntropyKernel<T, false, true> : CrossEntropyKernel<T, false, false>)
+               : (aligned ? CrossEntropyKernel<T, true, true> : CrossEntropyKernel<T, true, false>);
   const Workspace workspace;
   double* row_loss = static_cast<double*>(workspace.data());
   const int64_t fitting = workspace.bytes() / static_cast<int64_t>(sizeof(double));
   for (int64_t first = 0; first < n; first += fitting) {
     const int64_t rows = n - first < fitting ? n - first : fitting;
-    Launch("cross_entropy", aligned ? CrossEntropyKernel<T, true> : CrossEntropyKernel<T, false>,
-           RowShape(rows, CeilDiv(vocab, kWidth<T>), kRowThreads), row_loss, logits + first * vocab,
-           targets + first, mask + first, z_loss, scale, rows, vocab);
+    Launch("cross_entropy", kernel, RowShape(rows, CeilDiv(vocab, kWidth<T>), kRowThreads), row_loss,
+           logits + first * vocab, targets + first, mask + first, z_loss, cap, scale, rows, vocab);
     Launch("cross_entropy", AddLossesKernel<void>, {.threads = kLossThreads}, loss, row_loss, rows);
   }
 }

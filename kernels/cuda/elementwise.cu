@@ -1,4 +1,4 @@
-// add, accumulate, assign, round. Each thread takes units of one flat array, a grid apart.
+// scale, add, accumulate, assign and round. Each thread processes units of a flat array, one grid apart.
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/operators.cuh"
@@ -25,6 +25,20 @@ __global__ void __launch_bounds__(kFlatThreads)
     TRAINCTL_UNROLL
     for (int i = 0; i < W; ++i) sum[i] += other[i];
     StoreFloats<kAligned>(y + at, count - at, sum);
+  }
+}
+
+// out = factor * x. out and x may be the same storage, so neither pointer is __restrict__.
+template <typename T, bool kAligned>
+__global__ void __launch_bounds__(kFlatThreads) ScaleKernel(T* out, const T* x, float factor, int64_t count) {
+  constexpr int W = kWidth<T>;
+  const int64_t step = int64_t{gridDim.x} * blockDim.x * W;
+  for (int64_t at = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * W; at < count; at += step) {
+    float values[W];
+    LoadFloats<kAligned>(x + at, count - at, values);
+    TRAINCTL_UNROLL
+    for (int i = 0; i < W; ++i) values[i] *= factor;
+    StoreFloats<kAligned>(out + at, count - at, values);
   }
 }
 
@@ -58,6 +72,13 @@ void Convert(const char* name, Y* y, const X* x, int64_t count) {
 }
 
 template <typename T>
+void Scale(void* out, const void* x, float factor, int64_t count) {
+  if (count <= 0) return;
+  Launch("scale", AreAligned(out, x) ? ScaleKernel<T, true> : ScaleKernel<T, false>,
+         FlatShape(CeilDiv(count, kWidth<T>)), static_cast<T*>(out), static_cast<const T*>(x), factor, count);
+}
+
+template <typename T>
 void Add(void* y, const void* x, int64_t count) {
   AddTo("add", static_cast<T*>(y), static_cast<const T*>(x), count);
 }
@@ -79,6 +100,7 @@ void Round(void* out, const void* x, int64_t count) {
 
 template <typename T>
 void FillElementwiseOf(TypedKernels* table) {
+  table->scale = Scale<T>;
   table->add = Add<T>;
   table->accumulate = Accumulate<T>;
   table->assign = Assign<T>;

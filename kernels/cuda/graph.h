@@ -1,4 +1,4 @@
-// DeviceApi's graphs for CUDA.
+// The graph functions of DeviceApi (kernels/device_api.h) for CUDA.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// How the operators' host functions start kernels: shapes of grids, the launch itself, and the scratch memory
-// of reductions. runtime.cu implements it with CUDA's runtime; the emulator brings its own.
+// Host functions that start kernels: shapes of grids, the launch itself, and the scratch memory of
+// reductions. runtime.cu implements them with CUDA's runtime. The tests' emulator has its own implementation.
 #pragma once
 
 #include "kernels/cuda/reduce.cuh"
@@ -14,14 +14,14 @@ struct Shape {
   int threads = kWarp;
 };
 
-// Starts `kernel` on the calling thread's current stream; a failure is kept under `name`.
+// Starts `kernel` on the calling thread's current stream. A failure is kept under `name` (TakeCudaError).
 template <typename... Parameters, typename... Arguments>
 void Launch(const char* name, void (*kernel)(Parameters...), const Shape& shape, Arguments... arguments);
 
 int NumMultiprocessors();
 
-// Scratch memory on the device, of one user at a time: it is held by the calling thread while this object
-// lives, and kernels that use it follow each other on the stream.
+// Scratch memory on the device for one user at a time. The calling thread holds it, as a lock, while this
+// object lives. On the device, kernels that use it run one after the other, even on different streams.
 class Workspace {
  public:
   Workspace();
@@ -46,19 +46,21 @@ constexpr int64_t Clamp(int64_t x, int64_t low, int64_t high) {
 inline constexpr int kFlatThreads = 256;
 inline constexpr int kThreadsPerMultiprocessor = 2048;
 
-// Whole warps, enough for one unit a thread.
+// Returns a number of threads for one unit per thread: whole warps, at most `most`.
 inline int ThreadsFor(int64_t units, int most) {
   return static_cast<int>(Clamp(CeilDiv(units, kWarp) * kWarp, kWarp, most));
 }
 
-// Threads step over the units of an array: as many blocks as are resident at once.
+// A grid whose threads step over the units of an array. It has at most as many blocks as can be resident at
+// the same time.
 inline Shape FlatShape(int64_t units) {
   const int64_t resident = int64_t{NumMultiprocessors()} * (kThreadsPerMultiprocessor / kFlatThreads);
   return {.blocks_x = Clamp(CeilDiv(units, kFlatThreads), 1, resident), .threads = kFlatThreads};
 }
 
-// Blocks step over rows, the threads of a block over the units of a row. Twice as many blocks as are resident
-// (at most 32 a multiprocessor), so that one that ends early leaves no hole.
+// A grid whose blocks step over rows, and the threads of a block over the units of a row. It has at most
+// twice as many blocks as can be resident (up to 32 per multiprocessor), so that a block that ends early
+// leaves no gap.
 inline Shape RowShape(int64_t rows, int64_t units, int most_threads) {
   const int threads = ThreadsFor(units, most_threads);
   const int64_t resident = int64_t{NumMultiprocessors()} * Clamp(kThreadsPerMultiprocessor / threads, 1, 32);

@@ -1,4 +1,4 @@
-// Launch() with CUDA's runtime; launch.cuh includes it.
+// Launch() for CUDA's runtime. launch.cuh includes this file.
 #pragma once
 
 #include "kernels/cuda/cuda_kernels.h"
@@ -6,6 +6,7 @@
 
 namespace trainctl::kernels::cuda {
 
+// Keeps the first error since the last TakeCudaError. `name` is the operator and must be a string constant.
 void KeepError(const char* name, cudaError_t error);
 
 template <typename... Parameters, typename... Arguments>

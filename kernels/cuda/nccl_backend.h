@@ -1,4 +1,4 @@
-// NCCL as LibTorch wraps it.
+// Creates the NCCL backend of LibTorch.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace trainctl::kernels {
 
-// DeviceApi::make_backend.
+// Implements DeviceApi::make_backend.
 void* MakeNcclBackend(void* store, int rank, int world_size, int64_t timeout_ms, int num_streams,
                       char* reason, size_t reason_bytes);
 

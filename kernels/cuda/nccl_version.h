@@ -1,4 +1,4 @@
-// Whether the NCCL that is loaded can be given what was compiled against another one's header.
+// Checks whether the loaded NCCL library works with code that was compiled for another version's header.
 #pragma once
 
 #include <cstdio>
@@ -6,9 +6,10 @@
 
 namespace trainctl::kernels {
 
-// Why not; empty: it can. Versions as NCCL_VERSION_CODE, 22703 for 2.27.3. A library takes the options of its
-// own header and of older ones (ncclConfig_t tells its size), and not those of a newer one; `loaded` 0: it
-// does not say what it is.
+// Returns why NCCL `loaded` cannot serve code that was compiled for version `built`, or "" if it can.
+// Versions are NCCL_VERSION_CODE, for example 22703 for 2.27.3. A library accepts the options of its own
+// header and of older ones of the same major version, because ncclConfig_t contains its size. It does not
+// accept those of a newer header. `loaded` is 0 if the library does not report its version.
 inline std::string WhyNotNccl(int built, int loaded) {
   const auto text = [](int version) {
     char name[32];

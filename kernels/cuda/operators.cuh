@@ -1,4 +1,4 @@
-// Each file of operators fills its part of the table.
+// The parts of the table of operators. Each function fills one part and is defined in its own file.
 #pragma once
 
 #include "kernels/kernels.h"
@@ -7,10 +7,10 @@ namespace trainctl::kernels::cuda {
 
 void FillElementwise(Kernels* table);
 void FillEmbedding(Kernels* table);
-void FillRmsNorm(Kernels* table);
+void FillNorm(Kernels* table);
 void FillBias(Kernels* table);
 void FillRope(Kernels* table);
-void FillSwiGlu(Kernels* table);
+void FillActivation(Kernels* table);
 void FillCrossEntropy(Kernels* table);
 void FillOptimizer(Kernels* table);
 
@@ -19,10 +19,10 @@ inline Kernels MakeTable() {
   table.name = "cuda";
   FillElementwise(&table);
   FillEmbedding(&table);
-  FillRmsNorm(&table);
+  FillNorm(&table);
   FillBias(&table);
   FillRope(&table);
-  FillSwiGlu(&table);
+  FillActivation(&table);
   FillCrossEntropy(&table);
   FillOptimizer(&table);
   return table;

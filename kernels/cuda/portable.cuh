@@ -1,6 +1,7 @@
-// What the kernels need of the language they are written in. nvcc compiles them for the device; a test gives
-// the same sources to the host's compiler, with an emulator that brings threadIdx, __syncthreads and the like
-// (tests/unit/kernels/cuda_emulator.h). Whatever differs between the two is in this file.
+// The language features that the kernels use and that differ between compilers. nvcc compiles the kernels for
+// the device. A test compiles the same sources with the host's compiler and an emulator that provides
+// threadIdx, __syncthreads and the like (tests/unit/kernels/cuda_emulator.h). All differences between the two
+// are in this file.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,7 @@
 #define TRAINCTL_UNROLL _Pragma("unroll")
 #define TRAINCTL_UNROLL_BY_4 _Pragma("unroll 4")
 #define TRAINCTL_NO_UNROLL _Pragma("unroll 1")
-// An array in the memory that a block's threads share.
+// Declares an array in the memory that a block's threads share.
 #define TRAINCTL_SHARED(type, name, count) __shared__ type name[count]
 
 namespace trainctl::kernels::cuda {

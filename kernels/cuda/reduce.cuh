@@ -1,6 +1,6 @@
-// Sums and maxima over the threads of a block, in one fixed order: first within each warp, by halves, then
-// over the warps from the first to the last. Every thread of the block calls them and gets the result; the
-// block is a row of whole warps.
+// Sums and maxima over the threads of a block, in a fixed order: first within each warp, by halves, then over
+// the warps from first to last. Every thread of the block must call them, and gets the result. The block must
+// be one-dimensional and consist of whole warps.
 #pragma once
 
 #include "kernels/cuda/portable.cuh"
@@ -19,7 +19,7 @@ __device__ inline V BlockSum(V value) {
     value += __shfl_xor_sync(kAllLanes, value, distance);
   }
   const int num_warps = static_cast<int>(blockDim.x) / kWarp;
-  __syncthreads();  // the readers of the last call are done
+  __syncthreads();  // the readers of the previous call are done
   if (threadIdx.x % kWarp == 0) warp_sums[threadIdx.x / kWarp] = value;
   __syncthreads();
   V sum = warp_sums[0];
@@ -27,7 +27,7 @@ __device__ inline V BlockSum(V value) {
   return sum;
 }
 
-// Passes over NaN, as fmaxf does.
+// Ignores NaN, like fmaxf.
 __device__ inline float BlockMax(float value) {
   TRAINCTL_SHARED(float, warp_maxima, kMaxWarps);
   TRAINCTL_UNROLL

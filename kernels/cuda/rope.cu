@@ -1,5 +1,5 @@
-// rope, and join_heads with it. Blocks step over rows; a thread turns one unit of a head's lower half with
-// the same of its upper half.
+// rope, partial_rope and join_heads. Blocks process rows. A thread rotates one unit of a head's lower half
+// with the matching unit of its upper half, or the neighbors within one unit.
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/operators.cuh"
@@ -24,10 +24,9 @@ __device__ inline void Turn(float (&low)[W], float (&high)[W], const float (&cos
 template <typename T, bool kAligned>
 __global__ void __launch_bounds__(kRopeThreads)
     RopeKernel(T* x, const int32_t* __restrict__ positions, const float* __restrict__ cos,
-               const float* __restrict__ sin, float sign, int64_t n, int64_t heads, int64_t d,
+               const float* __restrict__ sin, float sign, int64_t n, int64_t heads, int64_t d, int half,
                int64_t row_stride) {
   constexpr int W = kWidth<T>;
-  const int half = static_cast<int>(d / 2);
   const int units_per_half = (half + W - 1) / W;
   const int units = static_cast<int>(heads) * units_per_half;
   for (int64_t row = blockIdx.x; row < n; row += gridDim.x) {
@@ -44,6 +43,37 @@ __global__ void __launch_bounds__(kRopeThreads)
       Turn<W>(a, b, c, s, sign);
       StoreFloats<kAligned>(low, Left<kAligned, T>(half, at), a);
       StoreFloats<kAligned>(high, Left<kAligned, T>(half, at), b);
+    }
+  }
+}
+
+// Rotates the first 2 * half elements of each head.
+template <typename T, bool kAligned>
+__global__ void __launch_bounds__(kRopeThreads)
+    NeighborRopeKernel(T* x, const int32_t* __restrict__ positions, const float* __restrict__ cos,
+                       const float* __restrict__ sin, float sign, int64_t n, int64_t heads, int64_t d,
+                       int half, int64_t row_stride) {
+  constexpr int W = kWidth<T>;
+  const int units_per_head = (2 * half + W - 1) / W;
+  const int units = static_cast<int>(heads) * units_per_head;
+  for (int64_t row = blockIdx.x; row < n; row += gridDim.x) {
+    const int64_t angles = int64_t{positions[row]} * half;
+    for (int unit = static_cast<int>(threadIdx.x); unit < units; unit += static_cast<int>(blockDim.x)) {
+      const int at = unit % units_per_head * W;
+      const int64_t count = Left<kAligned, T>(2 * half, at);
+      T* const from = x + row * row_stride + unit / units_per_head * d + at;
+      float values[W];
+      LoadFloats<kAligned>(from, count, values);
+      TRAINCTL_UNROLL
+      for (int i = 0; i < W; i += 2) {
+        if (i < count) {
+          const float c = cos[angles + (at + i) / 2], s = sin[angles + (at + i) / 2];
+          const float turned = values[i] * c - sign * values[i + 1] * s;
+          values[i + 1] = values[i + 1] * c + sign * values[i] * s;
+          values[i] = turned;
+        }
+      }
+      StoreFloats<kAligned>(from, count, values);
     }
   }
 }
@@ -83,15 +113,24 @@ __global__ void __launch_bounds__(kRopeThreads)
 }
 
 template <typename T>
+void PartialRope(void* x, const int32_t* positions, const float* cos, const float* sin, float sign,
+                 RopePairs pairs, int64_t n, int64_t heads, int64_t d, int64_t rotated, int64_t row_stride) {
+  const int64_t half = rotated / 2;
+  if (n <= 0 || heads <= 0 || half <= 0) return;
+  const bool are_neighbors = pairs == RopePairs::kNeighbors;
+  const int64_t span = are_neighbors ? 2 * half : half;  // elements that threads divide into units
+  const bool aligned =
+      AreAligned(x, cos, sin) && span % kWidth<T> == 0 && d % kWidth<T> == 0 && row_stride % kWidth<T> == 0;
+  const auto kernel = are_neighbors ? (aligned ? NeighborRopeKernel<T, true> : NeighborRopeKernel<T, false>)
+                                    : (aligned ? RopeKernel<T, true> : RopeKernel<T, false>);
+  Launch("rope", kernel, RowShape(n, heads * CeilDiv(span, kWidth<T>), kRopeThreads), static_cast<T*>(x),
+         positions, cos, sin, sign, n, heads, d, half, row_stride);
+}
+
+template <typename T>
 void Rope(void* x, const int32_t* positions, const float* cos, const float* sin, float sign, int64_t n,
           int64_t heads, int64_t d, int64_t row_stride) {
-  const int64_t half = d / 2;
-  if (n <= 0 || heads <= 0 || half <= 0) return;
-  const bool aligned =
-      AreAligned(x, cos, sin) && half % kWidth<T> == 0 && d % 2 == 0 && row_stride % kWidth<T> == 0;
-  Launch("rope", aligned ? RopeKernel<T, true> : RopeKernel<T, false>,
-         RowShape(n, heads * CeilDiv(half, kWidth<T>), kRopeThreads), static_cast<T*>(x), positions, cos, sin,
-         sign, n, heads, d, row_stride);
+  PartialRope<T>(x, positions, cos, sin, sign, RopePairs::kHalves, n, heads, d, /*rotated=*/d, row_stride);
 }
 
 template <typename T>
@@ -109,6 +148,7 @@ void JoinHeads(void* out, const void* dq, const void* dk, const void* dv, const 
 template <typename T>
 void FillRopeOf(TypedKernels* table) {
   table->rope = Rope<T>;
+  table->partial_rope = PartialRope<T>;
   table->join_heads = JoinHeads<T>;
 }
 

@@ -1,6 +1,6 @@
-// Element types, and the unit in which threads read and write: 16 bytes, that is 4 fp32 or 8 bf16 elements.
-// A unit is moved by one instruction where kAligned says that its address allows it, else element by element;
-// which elements form a unit is the same in both cases, and so are the bits of every sum over them.
+// Element types, and the unit in which threads read and write: 16 bytes, which are 4 fp32 or 8 bf16 elements.
+// If kAligned says that the address allows it, one instruction moves a unit; otherwise elements move one by
+// one. The same elements form a unit in both cases, so sums over units have the same bits.
 #pragma once
 
 #include "kernels/cuda/portable.cuh"
@@ -16,7 +16,7 @@ inline constexpr int kWidth = 16 / static_cast<int>(sizeof(T));
 
 // ---- one element --------------------------------------------------------------------------------
 
-// The upper half of the fp32, rounded to nearest even; NaN stays NaN.
+// Rounds to bf16, to nearest even. Returns the upper half of the fp32; NaN stays NaN.
 __device__ inline uint32_t RoundToBF16(float x) {
 #if defined(__CUDA_ARCH__)
   uint16_t bits;
@@ -30,7 +30,7 @@ __device__ inline uint32_t RoundToBF16(float x) {
 #endif
 }
 
-// Two of them in one word, `low` in its lower half.
+// Rounds two values and packs them into one word, with `low` in its lower half.
 __device__ inline uint32_t RoundPairToBF16(float low, float high) {
 #if defined(__CUDA_ARCH__)
   uint32_t word;
@@ -46,7 +46,7 @@ __device__ inline float ToFloat(BF16 x) { return __uint_as_float(uint32_t{x.bits
 
 // ---- a unit -------------------------------------------------------------------------------------
 
-// `word` holds the elements as memory does.
+// The elements of a unit, as in memory.
 template <typename T>
 struct Unit {
   uint32_t word[4];
@@ -88,14 +88,15 @@ __device__ inline BF16 GetRaw(const Unit<BF16>& unit, int i) {
 
 // ---- memory -------------------------------------------------------------------------------------
 
-// How many elements of a row of `length` there are from `at` on, as far as a unit cares. Rows that are
-// aligned consist of whole units, which the compiler then knows.
+// Returns the number of elements from `at` to the end of a row of `length`, for the functions below. An
+// aligned row consists of whole units; the result is then a constant that the compiler knows.
 template <bool kAligned, typename T>
 __device__ inline int64_t Left(int64_t length, int64_t at) {
   return kAligned ? kWidth<T> : length - at;
 }
 
-// The first `count` elements at p (all of them, where count is kWidth or more); zeros for the others.
+// Loads the first `count` elements at p, or a whole unit if count is at least kWidth. The other elements are
+// 0.
 template <bool kAligned, typename T>
 __device__ inline Unit<T> LoadUnit(const T* p, int64_t count) {
   if (kAligned && count >= kWidth<T>) {
@@ -122,8 +123,8 @@ __device__ inline void StoreUnit(T* p, const Unit<T>& unit, int64_t count) {
   }
 }
 
-// Half a unit of bf16: as many elements as a unit of fp32 has, so that neighbouring lanes touch neighbouring
-// memory in arrays of both types.
+// Half a unit of bf16, which has as many elements as a unit of fp32. Neighboring lanes then access
+// neighboring memory in arrays of both types.
 struct HalfUnit {
   uint32_t word[2];
 };
@@ -154,7 +155,8 @@ __device__ inline void StoreHalf(BF16* p, const HalfUnit& half, int64_t count) {
   }
 }
 
-// The same as floats: a unit of T, of fp32 also as many as a unit of bf16 has, of bf16 also half a unit.
+// The same as floats. Each function moves a unit of T, as many fp32 elements as a unit of bf16 has, or half a
+// unit of bf16.
 template <bool kAligned, typename T>
 __device__ inline void LoadFloats(const T* p, int64_t count, float (&values)[kWidth<T>]) {
   ToFloats(LoadUnit<kAligned>(p, count), values);

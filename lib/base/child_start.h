@@ -1,5 +1,5 @@
-// Starting a program from a process whose memory and locks cannot be relied on: one that was forked from a
-// process with threads. Everything that allocates is done beforehand.
+// Starts a program from a process whose memory and locks may be inconsistent, because it was forked from a
+// multithreaded process. Everything that requires allocation is done in advance.
 #pragma once
 
 #include <sched.h>
@@ -13,14 +13,14 @@
 
 namespace trainctl {
 
-// What is to be started, made ready. Immutable; thread safe.
+// A program that is ready to be started. Immutable; thread-safe.
 class ChildStart {
  public:
   explicit ChildStart(SpawnOptions options);
-  ChildStart(ChildStart&&) = delete;  // it points into itself
+  ChildStart(ChildStart&&) = delete;  // not movable; contains pointers into itself
 
-  // Forks and executes; async-signal-safe. Returns when the program runs, or -1 with the reason in `*error`.
-  // The new process's parent is the calling one.
+  // Forks and executes the program as a child of the calling process. Async-signal-safe. Returns the process
+  // id once the program is running, or -1 on failure, in which case `*error` is the errno.
   pid_t Run(int* error) const;
   const std::string& program() const { return options_.argv[0]; }
 
@@ -32,7 +32,7 @@ class ChildStart {
   std::vector<char*> argv_;
   std::vector<char*> env_;
   cpu_set_t cores_;
-  sigset_t mask_;  // for the program
+  sigset_t mask_;  // signal mask of the program
 };
 
 }  // namespace trainctl

@@ -1,4 +1,4 @@
-// Time, injected: production code takes a Clock, tests pass a FakeClock. Thread safe.
+// An injectable clock. Production code takes a Clock, and tests pass a FakeClock. Thread-safe.
 #pragma once
 
 #include <mutex>
@@ -10,8 +10,8 @@ namespace trainctl {
 class Clock {
  public:
   virtual ~Clock() = default;
-  virtual absl::Time Now() const = 0;            // wall clock, for names and reports
-  virtual absl::Duration Monotonic() const = 0;  // since an arbitrary start; never steps back
+  virtual absl::Time Now() const = 0;            // wall-clock time, for file names and reports
+  virtual absl::Duration Monotonic() const = 0;  // time since an arbitrary start; never decreases
 };
 
 class RealClock : public Clock {

@@ -1,5 +1,5 @@
-// What ranks exchange with one another: the operations that schedules issue, operators contain and clusters
-// price.
+// The communication operations between ranks. Schedules issue them, operators contain them, and cluster
+// models estimate their time.
 #pragma once
 
 #include <cstdint>
@@ -7,5 +7,10 @@
 namespace trainctl {
 
 enum class Collective : uint8_t { kAllReduce, kAllGather, kReduceScatter, kAllToAll, kSendRecv, kBroadcast };
+
+// Whether the ranks' contributions are added up.
+inline bool IsSum(Collective collective) {
+  return collective == Collective::kAllReduce || collective == Collective::kReduceScatter;
+}
 
 }  // namespace trainctl

@@ -1,5 +1,5 @@
-// Reading and writing of comma-separated values as RFC 4180 has them: quoted cells may hold commas,
-// line ends and doubled quotes. Pure; thread safe.
+// Reads and writes comma-separated values (RFC 4180). Quoted cells may contain commas, newlines, and doubled
+// quotes. Pure; thread-safe.
 #pragma once
 
 #include <string>
@@ -11,15 +11,16 @@
 namespace trainctl {
 
 struct CsvRecord {
-  int line = 0;  // 1-based, where the record begins
+  int line = 0;  // line at which the record begins, counted from 1
   std::vector<std::string> cells;
 };
 
-// All records; empty lines are left out. `what` names the text in errors. BadDataError with line and
-// column: an unclosed quote, text behind a closing quote, a NUL byte.
+// Parses all records, skipping empty lines. `what` names the text in error messages. Returns BadDataError
+// with the line and column if a quote is not closed, if text follows a closing quote, or if there is a NUL
+// byte.
 absl::StatusOr<std::vector<CsvRecord>> ParseCsv(absl::string_view text, absl::string_view what);
 
-// One line, quoted where needed, with its end.
+// Formats a line, including the newline. Quotes cells as needed.
 std::string CsvLine(const std::vector<std::string>& cells);
 
 }  // namespace trainctl

@@ -1,4 +1,4 @@
-// Element types of tensors, as named in recipes, plans and safetensors files.
+// Element types of tensors, with the names used in recipes, plans, and safetensors files.
 #pragma once
 
 #include "absl/strings/string_view.h"
@@ -7,8 +7,9 @@
 
 namespace trainctl {
 
-// The names of the safetensors format: "F32", "BF16", ...
+// Returns the type's name in the safetensors format: "F32", "BF16", ...
 absl::string_view DTypeName(DType dtype);
+// Parses such a name. Returns BadDataError if it is unknown.
 absl::StatusOr<DType> ParseDType(absl::string_view name);
 
 }  // namespace trainctl

@@ -1,4 +1,4 @@
-// The element types alone, for code that must do without Abseil (nvcc compiles its headers slowly).
+// Element types only, for code that must not include Abseil because nvcc compiles its headers slowly.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ constexpr int64_t DTypeBytes(DType dtype) {
   }
 }
 
-// In which sums over elements of a type are formed, and gradients of parameters are kept.
+// Returns the type used to sum elements and to store parameter gradients.
 constexpr DType AccumulatorOf(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
 }  // namespace trainctl

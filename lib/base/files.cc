@@ -12,6 +12,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/folder_paths.h"
+#include "base/folder_sync.h"
 #include "base/lock_open_file.h"
 #include "base/process_limits.h"
 #include "base/status.h"
@@ -98,7 +100,7 @@ absl::Status WriteFileAtomic(const std::string& path, absl::string_view contents
     Fd fd(OpenNewFile(temporary, O_WRONLY));
     if (fd.get() < 0) return ErrnoError("create", temporary, errno);
     absl::Status status = WriteAll(fd.get(), contents, temporary);
-    if (status.ok() && ::fsync(fd.get()) != 0) status = ErrnoError("sync", temporary, errno);
+    if (status.ok() && SyncOpenFile(fd.get()) != 0) status = ErrnoError("sync", temporary, errno);
     if (fd.Close() != 0 && status.ok()) status = ErrnoError("close", temporary, errno);
     if (!status.ok()) {
       ::unlink(temporary.c_str());
@@ -135,14 +137,14 @@ absl::Status MakeDirs(const std::string& path) {
 absl::Status SyncDir(const std::string& path) {
   Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fd.get() < 0) return ErrnoError("open folder", path, errno);
-  if (::fsync(fd.get()) != 0) return ErrnoError("sync folder", path, errno);
+  if (SyncOpenFolder(fd.get()) != 0) return ErrnoError("sync folder", path, errno);
   return absl::OkStatus();
 }
 
 absl::Status SyncFile(const std::string& path) {
   Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (fd.get() < 0) return ErrnoError("open", path, errno);
-  if (::fsync(fd.get()) != 0) return ErrnoError("sync", path, errno);
+  if (SyncOpenFile(fd.get()) != 0) return ErrnoError("sync", path, errno);
   return absl::OkStatus();
 }
 
@@ -164,18 +166,14 @@ DiskRoom RoomOf(const struct ::statvfs& info) {
 
 absl::StatusOr<DiskRoom> FindRoom(const std::string& path) {
   struct ::statvfs info = {};
-  if (::statvfs(path.c_str(), &info) != 0) return ErrnoError("ask for the free space of", path, errno);
-  return RoomOf(info);
+  if (::statvfs(path.c_str(), &info) == 0) return RoomOf(info);
+  // Some file systems and system call filters have no answer, which does not keep a run from writing.
+  if (errno == ENOSYS || errno == EOPNOTSUPP || errno == EPERM || errno == EOVERFLOW) return DiskRoom{};
+  return ErrnoError("ask for the free space of", path, errno);
 }
 
 absl::StatusOr<std::optional<int64_t>> FreeBytes(const std::string& folder) {
-  std::filesystem::path nearest = std::filesystem::absolute(folder).lexically_normal();
-  std::error_code error;
-  while (!std::filesystem::exists(nearest, error) && nearest.has_relative_path())
-    nearest = nearest.parent_path();
-  const std::string path = nearest.string();
-  if (!std::filesystem::is_directory(nearest, error)) return ErrnoError("write below", path, ENOTDIR);
-  if (::access(path.c_str(), W_OK | X_OK) != 0) return ErrnoError("write below", path, errno);
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string path, NearestFolder(folder));
   TRAINCTL_ASSIGN_OR_RETURN(const DiskRoom room, FindRoom(path));
   return room.is_known() ? std::optional(room.free_bytes) : std::nullopt;
 }
@@ -244,7 +242,7 @@ absl::StatusOr<FileLock> FileLock::TryLock(const std::string& path,
   const std::string text = FormatLockOwner(ThisProcessAsOwner());
   // Synced: other machines shall see it at once.
   if (::ftruncate(lock.fd_, 0) != 0 || ::pwrite(lock.fd_, text.data(), text.size(), 0) < 0 ||
-      ::fsync(lock.fd_) != 0) {
+      SyncOpenFile(lock.fd_) != 0) {
     return ErrnoError("write", path, errno);
   }
   lock.is_owner_ = true;

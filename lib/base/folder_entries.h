@@ -1,4 +1,4 @@
-// What is in a folder. Thread safe.
+// Lists the contents of a folder. Thread-safe.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace trainctl {
 
-// Names, sorted; none where there is no such folder or it cannot be read.
+// Returns the sorted names. Empty if the folder does not exist or cannot be read.
 std::vector<std::string> FolderEntries(const std::string& folder);
 
 }  // namespace trainctl

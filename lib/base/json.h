@@ -1,5 +1,5 @@
-// JSON reading with limits and errors that say where; writing is nlohmann's own. Include this
-// in .cc files; headers use json_fwd.hpp.
+// Parses JSON with limits and with errors that include the location. Use nlohmann's own functions for
+// writing. Include this header only in .cc files; headers use json_fwd.hpp.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,15 +11,15 @@ namespace trainctl {
 
 using Json = nlohmann::ordered_json;
 
-// Parses one JSON document of at most `max_depth` nested levels. `what` names it in errors
-// ("runs/x/manifest.json"): BadDataError with line and column.
+// Parses a JSON document with up to `max_depth` nested levels. `what` names it in errors, for example
+// "runs/x/manifest.json". Returns BadDataError with the line and column if the text is invalid.
 absl::StatusOr<Json> ParseJson(absl::string_view text, absl::string_view what, int max_depth = 64);
 
-// One line, or with `indent` spaces per level. Bytes that are no UTF-8 become U+FFFD. DEL and the control
-// characters U+0080 to U+009F, which a terminal may obey, are escaped as the others are.
+// Formats `json` on one line, or with `indent` spaces per level. Replaces bytes that are not UTF-8 by U+FFFD.
+// Also escapes DEL and the control characters U+0080 to U+009F, which some terminals interpret.
 std::string PrintableJson(const Json& json, int indent = -1);
 
-// Typed access with an error instead of an exception: "<what>: field 'x' must be a string".
+// Typed field access. The error for a missing field or a wrong type is "<what>: field 'x' must be a string".
 absl::StatusOr<int64_t> JsonInt(const Json& object, absl::string_view key, absl::string_view what);
 absl::StatusOr<double> JsonDouble(const Json& object, absl::string_view key, absl::string_view what);
 absl::StatusOr<bool> JsonBool(const Json& object, absl::string_view key, absl::string_view what);

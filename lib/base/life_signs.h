@@ -1,5 +1,6 @@
-// Signs of life of one rank: what its threads do right now, in memory that another process may read at any
-// moment without their help. Written lock-free by the threads that do the work; any readers.
+// Life signs of a rank: what its threads are doing, in memory that another process can read at any time
+// without their cooperation. The working threads write it without locks, and any number of readers may read
+// it.
 #pragma once
 
 #include <array>
@@ -9,35 +10,40 @@
 namespace trainctl {
 
 struct LifeSigns {
-  static constexpr int kGroups = 64;  // of the first so many groups of a communicator
+  static constexpr int kGroups = 64;  // maximum number of a communicator's groups that are recorded
 
-  // Calls of one group of ranks, counted alike on every rank of it.
+  // Calls within one group of ranks, counted identically on all of its ranks.
   struct GroupCalls {
     std::atomic<uint64_t> entered;
     std::atomic<uint64_t> left;
-    std::atomic<int32_t>
-        waits_for;  // 1 + the rank whose message this one waits for; 0: for none in particular
+    // 1 + the rank whose message this rank is waiting for; 0 if it is not waiting for a particular rank.
+    std::atomic<int32_t> waits_for;
     std::atomic<int32_t> is_member;
   };
 
-  // Grows with every piece of work: an instruction, a batch, a part of a file.
+  // Incremented for every unit of work, such as an instruction, a batch, or part of a file.
   std::atomic<uint64_t> beats;
-  // How many waits the main thread is in: for others, or for a thread of its own that may wait for them.
+  // Number of nested waits of the main thread, either for other ranks or for a thread that may itself be
+  // waiting for them.
   std::atomic<int32_t> main_waits;
   std::array<GroupCalls, kGroups> groups;
 };
 
-// This process's; memory of its own until Install. Thread safe.
+// Returns this process's life signs. They are in private memory until InstallLifeSigns is called.
+// Thread-safe.
 LifeSigns& ProcessLifeSigns();
-// Before the work begins, by its main thread; `signs` lives as long as the process.
+// Makes ProcessLifeSigns return `signs`, which must live as long as the process. Call this from the main
+// thread before work begins.
 void InstallLifeSigns(LifeSigns* signs);
 
-// A sign of life, unless this thread works in the background.
+// Gives a sign of life, unless this thread works in the background.
 void Beat();
-// From now on this thread works beside the others (saves, say): it is no sign that their work goes on.
+// Marks this thread as a background thread, for example one that saves a checkpoint. Its work does not count
+// as a life sign of the training threads.
 void WorkInBackground();
 
-// While it exists, this thread waits for others.
+// Marks the calling thread as waiting for other ranks for the lifetime of the object. Has an effect only on
+// the main thread.
 class WaitingForOthers {
  public:
   WaitingForOthers();

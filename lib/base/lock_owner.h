@@ -1,5 +1,5 @@
-// Who holds a lock file, written into the file: another machine that sees the file may not see the lock.
-// Thread safe.
+// Records the owner of a lock in the lock file, because another machine that can see the file may not be able
+// to see the lock. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -11,28 +11,30 @@
 namespace trainctl {
 
 struct LockOwner {
-  int64_t pid = 0;   // 0: not known
-  std::string host;  // empty: nothing is known but the pid, as of an owner that has let go
+  int64_t pid = 0;  // 0 if unknown
+  // Empty if only the pid is known, as for an owner that has released the lock.
+  std::string host;
   std::string boot_id;
-  std::string pid_namespace;  // in which `pid` counts
+  std::string pid_namespace;  // namespace in which `pid` is valid
   absl::Time since = absl::InfinitePast();
 };
 
 LockOwner ThisProcessAsOwner();
 
-// One line; the other way round, whatever the text is.
+// Convert an owner to and from one line of text. ParseLockOwner accepts any text.
 std::string FormatLockOwner(const LockOwner& owner);
 LockOwner ParseLockOwner(absl::string_view text);
-// Of a lock file; nothing is known where it cannot be read.
+// Returns the owner recorded in a lock file. All fields are unknown if the file cannot be read.
 LockOwner ReadLockOwner(const std::string& path);
 
-// One kernel keeps the locks of both: what flock says is all there is to know.
+// Whether the same kernel manages the locks of both owners, so that flock is conclusive without this record.
 bool HasSameKernel(const LockOwner& a, const LockOwner& b);
-// `owner`, who is not seen to hold the lock from `self`, has certainly ended: it is of this kernel, or of
-// this host before it was started again. Another host's lock may just not be seen.
+// Whether `owner` has certainly exited, given that `self` cannot see its lock: either it ran on this kernel,
+// or it ran on this host before the last boot. The lock of an owner on another host may simply be invisible
+// here.
 bool HasSurelyEnded(const LockOwner& owner, const LockOwner& self);
 
-// The name that this machine has for itself; empty where there is none.
+// Returns this machine's host name; empty if it has none.
 std::string HostName();
 
 }  // namespace trainctl

@@ -1,6 +1,5 @@
-// Messages for the person who looks after a process: one line each on stderr, with time and level.
-// What a command reports goes to stdout and not through here; errors are returned, not logged.
-// Thread safe.
+// Log messages for the operator of a process, written to stderr on one line each, with the time and level. A
+// command's output goes to stdout instead, and errors are returned rather than logged. Thread-safe.
 #pragma once
 
 #include "absl/strings/string_view.h"
@@ -9,7 +8,7 @@ namespace trainctl {
 
 enum class LogLevel { kInfo, kWarning, kError, kOff };
 
-// Messages below `level` are dropped. By default: kInfo.
+// Drops messages below `level`, which is kInfo by default.
 void SetLogLevel(LogLevel level);
 
 void LogInfo(absl::string_view message);

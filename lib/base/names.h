@@ -1,4 +1,4 @@
-// Compares names that people write, and finds the ones they may have meant. Pure; thread safe.
+// Compares names entered by users and suggests the ones they may have meant. Pure; thread-safe.
 #pragma once
 
 #include <string>
@@ -8,16 +8,19 @@
 
 namespace trainctl {
 
-// Lower-case letters and digits alone: "NVLink 4" and "nvlink-4" are both "nvlink4".
+// Returns only the letters, in lower case, and the digits of `text`. For example, "NVLink 4" and "nvlink-4"
+// both become "nvlink4".
 std::string NormalName(absl::string_view text);
 
-// `text` in quotes for a message, shortened and without control characters.
+// Returns `text` in quotes for a message, shortened and without control characters.
 std::string QuotedName(absl::string_view text);
 
-// Characters to insert, remove or replace. Takes |a| x |b| steps: cut a text of unknown length first.
+// Returns the minimum number of characters to insert, remove, or replace. Takes time proportional to |a| x
+// |b|, so shorten long texts first.
 int EditDistance(absl::string_view a, absl::string_view b);
 
-// The three of `names` that need the fewest edits to become `text`, for an error message: "a, b, c".
+// Returns the three entries of `names` with the smallest edit distance to `text`, as "a, b, c" for an error
+// message.
 std::string NearestNames(absl::string_view text, const std::vector<std::string>& names);
 
 }  // namespace trainctl

@@ -338,7 +338,7 @@ std::string FormatEndpoint(absl::string_view host, int port) {
   return absl::StrCat(is_ipv6 ? "[" : "", host, is_ipv6 ? "]" : "", ":", port);
 }
 
-absl::StatusOr<Endpoint> ParseEndpoint(absl::string_view text) {
+absl::StatusOr<Endpoint> ParseEndpoint(absl::string_view text, int least_port) {
   const auto fail = [&](absl::string_view why) {
     return UsageError(absl::StrCat(QuotedName(text), " is no address with a port: ", why));
   };
@@ -361,7 +361,9 @@ absl::StatusOr<Endpoint> ParseEndpoint(absl::string_view text) {
   const bool is_number = !digits.empty() &&
                          digits.find_first_not_of("0123456789") == absl::string_view::npos &&
                          absl::SimpleAtoi(digits, &port);
-  if (!is_number || port < 1 || port > kMaxPort) return fail("a port is a number from 1 to 65535");
+  if (!is_number || port < least_port || port > kMaxPort) {
+    return fail(absl::StrCat("a port is a number from ", least_port, " to ", kMaxPort));
+  }
   return Endpoint{std::string(host), port};
 }
 

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/files.h"
+#include "base/folder_sync.h"
 #include "base/status.h"
 
 namespace trainctl {
@@ -142,7 +143,7 @@ absl::Status WriteFile(const OutputTarget& target, absl::string_view contents, b
   TRAINCTL_ASSIGN_OR_RETURN(const int fd, CreateBeside(target.path, temporary));
   absl::Status status = WriteAll(fd, contents, target.path);
   if (status.ok() && overwrite) status = TakeOwnerAndMode(fd, target.path);
-  if (status.ok() && ::fsync(fd) != 0) status = ErrnoError("sync", target.path, errno);
+  if (status.ok() && SyncOpenFile(fd) != 0) status = ErrnoError("sync", target.path, errno);
   if (::close(fd) != 0 && status.ok()) status = ErrnoError("close", target.path, errno);
   if (status.ok()) status = Publish(temporary, target.path, overwrite);
   if (!status.ok()) {

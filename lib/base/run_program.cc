@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -40,6 +41,39 @@ std::string ReadOutput(int fd, absl::Time deadline, size_t max_bytes) {
   return text;
 }
 
+// A file without a name that holds `contents` and is at its start; -1 with errno if there is none.
+int MemoryFile(absl::string_view contents) {
+  const int fd = ::memfd_create("input", MFD_CLOEXEC);
+  if (fd < 0) return -1;
+  if (!WriteAll(fd, contents, "input").ok() || ::lseek(fd, 0, SEEK_SET) != 0) {
+    ::close(fd);
+    return -1;
+  }
+  return fd;
+}
+
+// Reads `fd` until the process has ended, then the rest of its output. False if it is still running at the
+// deadline.
+bool ReadUntilEnd(int fd, int pidfd, absl::Time deadline, size_t max_bytes, std::string& text) {
+  while (true) {
+    const int64_t left_ms = absl::ToInt64Milliseconds(deadline - absl::Now());
+    if (left_ms <= 0) return false;
+    pollfd fds[] = {{pidfd, POLLIN, 0}, {fd, POLLIN, 0}};
+    const int count = ::poll(fds, 2, static_cast<int>(std::min<int64_t>(left_ms, 1 << 30)));
+    if (count < 0 && errno != EINTR) return false;
+    if (count <= 0) continue;
+    if (fd >= 0 && fds[1].revents != 0) {
+      char buffer[1024];
+      const ssize_t num_bytes = ::read(fd, buffer, sizeof(buffer));
+      if (num_bytes == 0) fd = -1;  // closed: poll passes over -1
+      if (num_bytes > 0)
+        text.append(buffer, std::min(static_cast<size_t>(num_bytes), max_bytes - text.size()));
+      continue;
+    }
+    if (fds[0].revents != 0) return true;
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<ProgramEnd> RunProgram(const std::vector<std::string>& argv, absl::Duration patience,
@@ -68,6 +102,41 @@ absl::StatusOr<ProgramEnd> RunProgram(const std::vector<std::string>& argv, absl
   ::close(ends[0]);
   absl::StripAsciiWhitespace(&end.output);
   end.exit = program->Wait();
+  return end;
+}
+
+absl::StatusOr<ProgramEnd> RunHandler(const std::vector<std::string>& argv, absl::string_view input,
+                                      absl::Duration patience, size_t max_bytes) {
+  const int input_fd = MemoryFile(input);
+  if (input_fd < 0) return ErrnoError("make", "a file in memory", errno);
+  const int null_fd = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+  int ends[2] = {-1, -1};
+  absl::StatusOr<Subprocess> program = EnvironmentError("");
+  if (null_fd < 0 || ::pipe2(ends, O_CLOEXEC) != 0) {
+    program = ErrnoError("open", "/dev/null and a pipe", errno);
+  } else {
+    SpawnOptions options;
+    options.argv = argv;
+    options.env = CurrentEnvironment();
+    options.stdin_fd = input_fd;
+    options.stdout_fd = null_fd;
+    options.stderr_fd = ends[1];
+    options.new_session = true;
+    options.die_with_parent = true;
+    program = Subprocess::Start(options);
+  }
+  for (const int fd : {input_fd, null_fd, ends[1]}) {
+    if (fd >= 0) ::close(fd);
+  }
+  ProgramEnd end;
+  if (program.ok()) {
+    end.is_late = !ReadUntilEnd(ends[0], program->pidfd(), absl::Now() + patience, max_bytes, end.output);
+    if (end.is_late) program->SignalGroup(SIGKILL);
+    end.exit = program->Wait();
+    absl::StripAsciiWhitespace(&end.output);
+  }
+  if (ends[0] >= 0) ::close(ends[0]);
+  if (!program.ok()) return program.status();
   return end;
 }
 

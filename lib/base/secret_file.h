@@ -1,4 +1,4 @@
-// Secrets, and files that nobody but their owner may read. Thread safe.
+// Creates secrets, and files that only their owner can read. Thread-safe.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace trainctl {
 
-// Random bits of the kernel, in hexadecimal: 2 x `num_bytes` characters.
+// Returns `num_bytes` random bytes from the kernel as 2 * `num_bytes` hexadecimal digits.
 absl::StatusOr<std::string> RandomHex(size_t num_bytes);
 
-// Makes the file anew with mode 0600, in the place of whatever was there: who had that open reads nothing of
-// this.
+// Creates the file with mode 0600, replacing any existing one. A process that has the old file open cannot
+// read the new contents.
 absl::Status WriteSecretFile(const std::string& path, absl::string_view contents);
 
 }  // namespace trainctl

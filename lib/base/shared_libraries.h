@@ -1,4 +1,4 @@
-// Which libraries a program would load, without loading it. Thread safe.
+// Finds the shared libraries that a program would load, without loading it. Thread-safe.
 #pragma once
 
 #include <map>
@@ -11,17 +11,17 @@
 namespace trainctl {
 
 struct SharedLibrary {
-  std::string name;  // "libtorch_cpu.so"
-  std::string path;  // absolute
+  std::string name;  // for example "libtorch_cpu.so"
+  std::string path;  // absolute path
 };
 
-// Those of a program or library, and theirs, as the dynamic loader of this process would find them now.
-// `variables`: of the environment, besides this process's own (LD_LIBRARY_PATH). EnvironmentError: the loader
-// cannot be asked, misses one, or takes longer than a few seconds.
+// Returns the direct and indirect dependencies of a program or library, as the dynamic loader would resolve
+// them now, in this process's environment with `variables` added (for example LD_LIBRARY_PATH). Returns
+// EnvironmentError if the loader cannot be run, cannot find a library, or takes more than a few seconds.
 absl::StatusOr<std::vector<SharedLibrary>> FindSharedLibraries(
     const std::string& program, const std::map<std::string, std::string>& variables = {});
 
-// The same, of what the loader prints.
+// Parses the loader's output for FindSharedLibraries.
 std::vector<SharedLibrary> ParseSharedLibraries(absl::string_view printed);
 
 }  // namespace trainctl

@@ -1,4 +1,4 @@
-// Words of a command line that a message suggests, as a shell reads them. Pure; thread safe.
+// Quotes words in suggested command lines. Pure; thread-safe.
 #pragma once
 
 #include <string>
@@ -7,8 +7,9 @@
 
 namespace trainctl {
 
-// `word` as one word of bash, zsh and ksh: itself where nothing in it means anything to a shell, else in
-// single quotes. What could steer a terminal (control characters) is escaped, as in $'a\033b'.
+// Quotes `word` as a single word for bash, zsh, and ksh. Returns it unchanged if it has no special
+// characters, and otherwise in single quotes. Escapes characters that could control a terminal, as in
+// $'a\033b'.
 std::string ShellQuote(absl::string_view word);
 
 }  // namespace trainctl

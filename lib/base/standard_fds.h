@@ -1,11 +1,11 @@
-// The three descriptors that every library takes for granted.
+// Opens the three standard descriptors, which every library assumes to be open.
 #pragma once
 
 namespace trainctl {
 
-// Opens /dev/null in place of each of stdin, stdout and stderr that this process was started without:
-// otherwise the first files that it opens take their numbers, and what is printed goes into them. To be
-// called first in main, before any thread or file.
+// Opens /dev/null in place of each of stdin, stdout, and stderr that was closed when this process started.
+// Otherwise, the first files that the process opens would get these descriptors, and output would be written
+// to them. Call this first in main, before starting threads or opening files.
 void OpenStandardFds();
 
 }  // namespace trainctl

@@ -1,5 +1,5 @@
-// Status helpers, exit codes and checks. Every boundary of the product returns absl::Status or
-// absl::StatusOr; TRAINCTL_CHECK is for our own mistakes only. Thread safe.
+// Status helpers, exit codes, and checks. All modules return absl::Status or absl::StatusOr at their
+// boundaries; TRAINCTL_CHECK is only for bugs in our own code. Thread-safe.
 #pragma once
 
 #include <utility>
@@ -11,7 +11,7 @@
 
 namespace trainctl {
 
-// What the programs exit with. 75 is EX_TEMPFAIL: stopped on request and resumable.
+// The programs' exit codes. 75 is EX_TEMPFAIL; it means that a run was stopped on request and can be resumed.
 enum class ExitCode : int {
   kOk = 0,
   kInternal = 1,
@@ -25,19 +25,20 @@ enum class ExitCode : int {
   kStoppedUnsaved = 130,
 };
 
-// One constructor per kind of failure, so that the exit code follows from the status alone.
-absl::Status UsageError(absl::string_view message);        // 2: a bad recipe or command line
-absl::Status InfeasibleError(absl::string_view message);   // 3: will not fit
+// Each function creates the status for one kind of failure; ExitCodeFor maps it to the exit code given here.
+absl::Status UsageError(absl::string_view message);        // 2: invalid recipe or command line
+absl::Status InfeasibleError(absl::string_view message);   // 3: nothing fits
 absl::Status WorkerError(absl::string_view message);       // 4
-absl::Status EnvironmentError(absl::string_view message);  // 5: missing package, permission, disk
-absl::Status BadDataError(absl::string_view message);      // 6: data file or checkpoint
+absl::Status EnvironmentError(absl::string_view message);  // 5: missing package, denied permission, full disk
+absl::Status BadDataError(absl::string_view message);      // 6: bad data file or checkpoint
 absl::Status CheckFailedError(absl::string_view message);  // 7
 absl::Status InternalError(absl::string_view message);     // 1
 
-// The exit code for `status`; kOk for an OK status, kInternal for one that was not made above.
+// Returns the exit code for `status`: kOk for an OK status, and kInternal for one that was not created by the
+// functions above.
 ExitCode ExitCodeFor(const absl::Status& status);
 
-// The same failure with `context` put before its message ("while reading X: ...").
+// Returns `status` with `context` prepended to its message, for example "while reading X: ...".
 absl::Status Annotate(const absl::Status& status, absl::string_view context);
 
 [[noreturn]] void CheckFailure(const char* file, int line, const char* expression, absl::string_view message);

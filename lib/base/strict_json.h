@@ -1,6 +1,6 @@
-// JSON of files that others may have written: refuses what the ordinary parser takes silently (a key
-// given twice) and takes time linear in the text (the library's callback parser scans the parent at
-// the end of each child). No exceptions. For .cc files only.
+// A parser for JSON files that others may have written. Unlike the library's ordinary parser, it rejects
+// duplicate keys. It runs in linear time, whereas the library's callback parser scans the parent at the end
+// of each child. Does not use exceptions. Include only in .cc files.
 #pragma once
 
 #include <algorithm>
@@ -63,12 +63,13 @@ class StrictJsonBuilder : public nlohmann::json_sax<JsonType> {
     return false;
   }
 
-  // What follows "last read" is the text's own.
+  // Ignores the text after "last read", which is quoted from the document.
   static bool IsAboutUtf8(absl::string_view reason) {
     return absl::StrContains(reason.substr(0, reason.find("last read")), "UTF-8");
   }
 
-  // Where the character begins that cannot go on at `offset`, or `offset`, where none can begin.
+  // Returns the offset at which the invalid character at `offset` begins, or `offset` itself if it cannot be
+  // determined.
   static size_t BadByte(absl::string_view text, size_t offset) {
     for (size_t begin = offset; begin > 0 && begin + 3 > offset;) {
       const auto byte = static_cast<uint8_t>(text[--begin]);
@@ -86,7 +87,7 @@ class StrictJsonBuilder : public nlohmann::json_sax<JsonType> {
  private:
   struct OpenValue {
     JsonType* value;
-    std::string key;  // the one that waits for its value
+    std::string key;  // key of the next value
     absl::flat_hash_set<std::string> keys;
   };
   template <typename Value>
@@ -127,7 +128,9 @@ class StrictJsonBuilder : public nlohmann::json_sax<JsonType> {
   absl::Status status_;
 };
 
-// JsonType: nlohmann::json (large flat objects: its objects are sorted maps) or ordered_json.
+// Parses `text`, which `what` names in errors. JsonType is nlohmann::json, whose objects are sorted maps and
+// suit large flat objects, or ordered_json. Returns BadDataError if the text is not valid JSON, repeats a
+// key, or is nested more than `max_depth` levels deep.
 template <typename JsonType>
 absl::StatusOr<JsonType> ParseStrictJson(absl::string_view text, absl::string_view what, int max_depth = 64) {
   StrictJsonBuilder<JsonType> builder(text, what, max_depth);

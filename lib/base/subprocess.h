@@ -1,5 +1,5 @@
-// Starting and observing other programs. A Subprocess observes its process without reaping it, so
-// that neither its pid nor its process group can be given to another before Reap. Not thread safe.
+// Starts and monitors other programs. A Subprocess does not reap its process until Reap or Wait is called, so
+// its pid and process group are not reused before then. Not thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -16,51 +16,54 @@ namespace trainctl {
 
 struct ExitStatus {
   bool signaled = false;
-  int code = 0;  // exit code, or the signal's number
+  int code = 0;  // exit code or signal number
 
   bool Success() const { return !signaled && code == 0; }
-  // "exited with code 3", "killed by SIGSEGV (11)"
+  // Returns, for example, "exited with code 3" or "killed by SIGSEGV (11)".
   std::string Describe() const;
 };
 
-std::string SignalName(int signal_number);  // "SIGSEGV"
+std::string SignalName(int signal_number);  // for example "SIGSEGV"
 
 struct SpawnOptions {
-  std::vector<std::string> argv;  // argv[0] is the path of the program; PATH is not searched
-  std::vector<std::string> env;   // complete, "NAME=value"
-  std::vector<int> cores;         // pinned to these before exec; empty: as the caller
-  bool new_session = false;       // own session and process group, away from the terminal's Ctrl-C
-  // The kernel kills it (SIGKILL) when the *thread* that called Start ends, however that happens:
-  // call Start from a thread that lives as long as the process should.
+  std::vector<std::string> argv;  // argv[0] is the program's path; PATH is not searched
+  std::vector<std::string> env;   // complete environment as "NAME=value"
+  std::vector<int> cores;         // cores to pin it to before exec; empty to inherit the caller's
+  // Whether to start a new session and process group, so that Ctrl-C in the terminal does not reach it.
+  bool new_session = false;
+  // Whether the kernel kills the process (SIGKILL) when the *thread* that called Start ends for any reason.
+  // Call Start from a thread that lives as long as the process should.
   bool die_with_parent = false;
-  // What the program finds at its start: signals that it does not see, and signals that wait until it lets
-  // them in. All others end it, unless they are ignored here.
+  // Signals that are ignored and signals that are blocked when the program starts. All others have their
+  // default action.
   std::vector<int> ignored_signals;
   std::vector<int> blocked_signals;
-  int stdin_fd = -1;  // -1: /dev/null
+  int stdin_fd = -1;  // -1 for /dev/null
   int stdout_fd = 1;
   int stderr_fd = 2;
-  std::vector<int> inherited_fds;  // above 2; kept open under their numbers, all others are closed
+  // Descriptors above 2 that the program inherits under the same numbers. All others are closed.
+  std::vector<int> inherited_fds;
 };
 
 class Subprocess {
  public:
-  // EnvironmentError with the path and the reason when the program cannot be executed.
+  // Starts a program. Returns EnvironmentError with the path and the reason if it cannot be executed.
   static absl::StatusOr<Subprocess> Start(const SpawnOptions& options);
   Subprocess(Subprocess&& other) noexcept;
   Subprocess& operator=(Subprocess&& other) noexcept;
-  ~Subprocess();  // leaves the process alone
+  ~Subprocess();  // does not end the process
 
   pid_t pid() const { return pid_; }
-  // Readable once the process has ended: for poll(2).
+  // A descriptor for poll(2) that becomes readable when the process ends.
   int pidfd() const { return pidfd_; }
-  // The exit status if it has ended; does not wait, does not reap.
+  // Returns the exit status if the process has ended. Does not block or reap.
   std::optional<ExitStatus> TryWait();
-  // Waits for its end and reaps it.
+  // Blocks until the process ends, then reaps it.
   ExitStatus Wait();
-  // Reaps it; it must have ended. Its pid may be reused from now on.
+  // Reaps the process, which must have ended. Its pid may be reused afterwards.
   void Reap();
-  // Sends a signal to it, or to its process group (of new_session). No-op after Reap.
+  // Sends a signal to the process or, if it was started with new_session, to its process group. No-op after
+  // Reap.
   void Signal(int signal_number);
   void SignalGroup(int signal_number);
 
@@ -72,10 +75,10 @@ class Subprocess {
   std::optional<ExitStatus> status_;
 };
 
-// The path of a program that PATH leads to, or `program` where it is a path itself; empty: there is none.
+// Returns the path of a program found in PATH, or `program` itself if it is a path. Empty if it is not found.
 std::string FindInPath(absl::string_view program);
 
-// The calling process's environment as "NAME=value".
+// Returns the calling process's environment as "NAME=value" strings.
 std::vector<std::string> CurrentEnvironment();
 
 }  // namespace trainctl

@@ -1,4 +1,4 @@
-// Numbers as people write them: bytes, counts, durations. Pure; thread safe.
+// Parses and formats numbers as people write them: bytes, counts, and durations. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,16 @@
 
 namespace trainctl {
 
-// "512KiB", "80GB" (decimal), "1.5GiB"; a bare number is an error. Must come out whole.
+// Parses a size such as "512KiB", "80GB" (decimal), or "1.5GiB". A number without a unit is an error. The
+// result must be an integer.
 absl::StatusOr<int64_t> ParseBytes(absl::string_view text);
-// "10K", "2.5M", "100B", "1T", "10_000" (decimal suffixes). Must come out whole.
+// Parses a count such as "10K", "2.5M", "100B", "1T" (decimal suffixes), or "10_000". The result must be an
+// integer.
 absl::StatusOr<int64_t> ParseCount(absl::string_view text);
-// "30m", "1.5h", "250ms", "3s"; a bare number is an error.
+// Parses a duration such as "30m", "1.5h", "250ms", or "3s". A number without a unit is an error.
 absl::StatusOr<absl::Duration> ParseDuration(absl::string_view text);
 
-std::string FormatBytes(int64_t bytes);  // "1.50 GiB", "812 B"
-std::string FormatCount(int64_t count);  // "8.03B", "25.2M", "512"
+std::string FormatBytes(int64_t bytes);  // for example "1.50 GiB" or "812 B"
+std::string FormatCount(int64_t count);  // for example "8.03B", "25.2M", or "512"
 
 }  // namespace trainctl

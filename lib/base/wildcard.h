@@ -1,11 +1,12 @@
-// Patterns over names, as in optimizer.no_decay. Pure; thread safe.
+// Matches names against wildcard patterns, as in optimizer.no_decay. Pure; thread-safe.
 #pragma once
 
 #include "absl/strings/string_view.h"
 
 namespace trainctl {
 
-// "*" stands for any characters, "?" for one; everything else for itself. The whole name must match.
+// Whether the whole of `name` matches `pattern`. "*" matches any sequence of characters, "?" matches exactly
+// one character, and every other character matches itself.
 bool MatchesWildcard(absl::string_view pattern, absl::string_view name);
 
 }  // namespace trainctl

@@ -1,10 +1,10 @@
-// Layout-independent checkpoints: logical tensors under their names, cut into boxes that any layout
-// can write and read. Bytes only, no LibTorch; the trainer lends host memory. Format:
-// docs/reference/checkpoint-format.md.
+// Layout-independent checkpoints. Each logical tensor is stored under its name and cut into boxes, which any
+// parallel layout can write and read. This code handles only bytes and does not use LibTorch; the trainer
+// provides host memory. docs/reference/checkpoint-format.md describes the format.
 //
-// Folder `<run>/checkpoints/step-00000042/`: one `rank-00000.safetensors` per writing rank plus
-// `manifest.json`. It is written under a temporary name, synced, and committed by one rename; a
-// half-written one is never loaded and never blocks.
+// A checkpoint is a folder `<run>/checkpoints/step-00000042/` with one `rank-00000.safetensors` per writing
+// rank and a `manifest.json`. It is written under a temporary name, synced, and committed by a single rename.
+// An incomplete checkpoint is never loaded and does not block later saves.
 //
 //   CheckpointWriter writer(root, step, rank, world_size, tag);
 //   if (rank == 0) writer.Begin();          // then a barrier
@@ -36,56 +36,60 @@ struct Manifest;
 struct Slice {
   std::string name;  // "model.embed_tokens.weight", "optimizer.exp_avg/<param>"
   DType dtype = DType::kF32;
-  std::vector<int64_t> shape;  // of the whole logical tensor
+  std::vector<int64_t> shape;  // the whole logical tensor's shape
   layout::Box box;
   int64_t count() const { return box.Count(); }
 };
 
-// All other tensors are weights.
+// Whether the tensor is optimizer state. Every other tensor is a weight.
 bool IsOptimizerState(const Slice& tensor);
 
-// Fills `bytes` with the elements of slices[slice] from its `begin`-th on, in the row-major order of its
-// box / consumes them. Called once or more per slice, with at most 1 MiB (writing) or 8 MiB (reading).
-// The order is that of the file (wide element types first), which need not be the caller's, and when
-// reading not that of the box. An error ends the operation and is returned.
+// A SliceReader fills `bytes` with the elements of slices[slice] that start at element `begin`, in the
+// row-major order of the slice's box. A SliceWriter consumes them. Each is called at least once per slice,
+// with at most 1 MiB when writing a checkpoint and 8 MiB when reading one. The slices are visited in file
+// order (wide element types first), which may differ from the caller's; when reading, the parts of one box
+// may also arrive out of order. If the function returns an error, the operation stops and returns it.
 using SliceReader = std::function<absl::Status(size_t slice, int64_t begin, absl::Span<std::byte> bytes)>;
 using SliceWriter =
     std::function<absl::Status(size_t slice, int64_t begin, absl::Span<const std::byte> bytes)>;
 
-// What rank 0 puts beside the tensors: small JSON (step, data position, RNG, schedule counters,
-// fingerprints, recipe, layout, threads, build).
+// A small amount of JSON that rank 0 stores with the tensors: step, data position, RNG state, schedule
+// counters, fingerprints, recipe, layout, threads and build.
 struct CheckpointMeta {
   int64_t step = 0;
-  std::string state_json = "{}";  // one JSON object, at most 64 levels deep; read back as the same value
+  // A JSON object, at most 64 levels deep. A reader gets back the same value, but not necessarily the same
+  // text.
+  std::string state_json = "{}";
 };
 
-// One thread per writer. Failures of the operating system (full disk, failed sync, ...) are
-// EnvironmentErrors that name path and reason; they leave a temporary folder that nothing reads and
-// every earlier checkpoint untouched.
+// Writes one checkpoint. Each writer may be used by only one thread. A failure of the operating system (full
+// disk, failed sync, ...) is an EnvironmentError with the path and reason. It leaves behind a temporary
+// folder that is never read, and does not affect earlier checkpoints.
 class CheckpointWriter {
  public:
-  // `root` is "<run>/checkpoints", in a folder that is there. Every rank makes one for the same step, world
-  // size and tag, which is a part of the temporary folder's name: of digits and '-', another one for each
-  // start of the ranks. `ops` is for tests; it must outlive the writer.
+  // `root` is "<run>/checkpoints", whose parent must exist. Every rank creates a writer with the same step,
+  // world size and tag. The tag consists of digits and '-'; it becomes part of the temporary folder's name
+  // and must be different each time the ranks are started. `ops` is for tests and must outlive the writer.
   CheckpointWriter(std::string root, int64_t step, int rank, int world_size, const std::string& tag = "",
                    FileOps* ops = nullptr);
 
-  // Rank 0 first, before the others start (the caller's barrier): removes what an earlier attempt with this
-  // tag left of this step, and makes the temporary folder.
+  // Creates the temporary folder, after removing any leftovers of an earlier attempt with this tag at this
+  // step. Rank 0 calls this before any rank writes; the caller provides the barrier in between.
   absl::Status Begin();
-  // Every rank, once per Begin: writes its slices with checksums and syncs the file. A rank without
-  // slices calls it too. An empty slice only declares its tensor. Host memory: one buffer.
+  // Writes this rank's slices with checksums and syncs the file. Every rank calls this once per Begin, even
+  // if it has no slices. An empty slice only declares its tensor. Allocates one buffer of host memory.
   absl::Status Write(absl::Span<const Slice> slices, const SliceReader& read);
-  // Rank 0, after the caller's barrier: checks that every element of every tensor was written
-  // exactly once (InternalError if not), writes the manifest, syncs, renames, syncs the parent. A
-  // committed checkpoint of the same step is replaced without a moment in which neither is there.
-  // Calling it again after success changes nothing; after a failure it fails again (a sync that
-  // failed once proves nothing when it succeeds later): start anew with Begin.
+  // Checks that every element of every tensor was written exactly once (returns InternalError if not), writes
+  // the manifest, syncs, renames the folder, and syncs its parent. Rank 0 calls this after all ranks have
+  // written; the caller provides the barrier in between. If a committed checkpoint of the same step exists,
+  // it is replaced in such a way that one of the two exists at all times. After a success, another call is a
+  // no-op. After a failure, another call fails too, because a sync that succeeds later proves nothing about
+  // the one that failed; start over with Begin.
   absl::Status Commit(const CheckpointMeta& meta);
 
  private:
   absl::Status TryCommit(const CheckpointMeta& meta);
-  absl::Status Publish();  // temporary folder -> committed folder
+  absl::Status Publish();  // renames the temporary folder to its committed name
 
   std::string root_;
   int64_t step_;
@@ -104,29 +108,29 @@ struct CheckpointInfo {
   int64_t bytes = 0;
 };
 
-// Folders with the name of a committed checkpoint, oldest first, unopened: examine.h says what they are
-// worth. A missing root is an empty list.
+// Lists the folders named like a committed checkpoint, oldest first, without opening them. Use examine.h to
+// find out whether they are good. Returns an empty list if `root` does not exist.
 absl::StatusOr<std::vector<CheckpointInfo>> ListCheckpoints(const std::string& root);
 
-// Safe to use from several threads. What is read is always verified: BadDataError names file and
-// tensor, for missing, truncated and changed files and for a medium that fails to read.
+// Reads a committed checkpoint, and verifies all data that it reads. If a file is missing, truncated,
+// modified or unreadable, returns a BadDataError that names the file and tensor. Thread-safe.
 class CheckpointReader {
  public:
-  // Opens a committed folder and checks manifest version, its own checksum, and the files' sizes.
-  // EnvironmentError when the manifest is intact but of a newer format.
+  // Opens a committed folder. Checks the manifest's version and checksum and the size of every file. Returns
+  // EnvironmentError if the manifest is intact but its format is newer than this program.
   static absl::StatusOr<CheckpointReader> Open(const std::string& path);
   const CheckpointMeta& meta() const;
-  int world_size() const;  // ranks that wrote it
-  // Whole logical tensors, in the order of rank 0, then of the others.
+  int world_size() const;  // number of ranks that wrote the checkpoint
+  // All logical tensors: first those of rank 0, in the order it wrote them, then those of the other ranks.
   const std::vector<Slice>& tensors() const;
-  // Null when there is no such tensor.
+  // Returns null if there is no such tensor.
   const Slice* Find(const std::string& name) const;
-  // Reads what the slices cover, reading only the needed byte ranges; every checksummed chunk that
-  // is touched is verified before its bytes are handed out. BadDataError names file and tensor.
-  // `dtype` and `shape` of a slice must match.
+  // Reads the elements that the slices cover. Reads only the necessary byte ranges, and verifies each
+  // checksummed chunk before passing on any of its bytes. Each slice's `dtype` and `shape` must match the
+  // stored tensor. Returns a BadDataError that names the file and tensor on damage.
   absl::Status Read(absl::Span<const Slice> slices, const SliceWriter& write) const;
-  // Verifies every byte of every file. `non_finite` gets the weights (tensors that are not of the optimizer)
-  // with a value that is NaN or infinite.
+  // Verifies every byte of every file. Adds to `non_finite` the name of each weight (any tensor other than
+  // optimizer state) that contains a NaN or infinity.
   absl::Status Verify(std::vector<std::string>* non_finite = nullptr) const;
 
  private:
@@ -135,23 +139,28 @@ class CheckpointReader {
   std::shared_ptr<const Manifest> manifest_;
 };
 
-// Takes what is being written under `root` out of its writers' hands: none of them can commit it afterwards.
-// For who has just become the one that may write, before it looks for the newest checkpoint. What cannot be
-// removed at once is left to ApplyRetention.
+// Prevents the unfinished checkpoints under `root` from ever being committed by their writers. Call this
+// after becoming the only process that may write and before looking for the newest checkpoint. Folders that
+// cannot be removed immediately are left to ApplyRetention.
 absl::Status RevokeUnfinished(const std::string& root, FileOps* ops = nullptr);
 
 // The checkpoints to keep, in addition to the newest good one.
 struct Retention {
-  int64_t keep = 3;                       // the newest so many, >= 1
-  int64_t keep_every_steps = 0;           // and those whose step is a multiple of this; 0: off
-  std::map<int64_t, double> losses = {};  // and of these steps the one with the lowest loss; empty: off
+  // Number of newest checkpoints to keep; at least 1.
+  int64_t keep = 3;
+  // Keep every step that is a multiple of this; 0 for none.
+  int64_t keep_every_steps = 0;
+  // Loss by step. Keeps the checkpoint with the lowest loss; empty for none.
+  std::map<int64_t, double> losses = {};
 };
 
-// Removes all but those that `retention` keeps. Never removes the newest good one; removes leftovers of
-// unfinished saves, so no save may be under way. Those that are not good do not count towards `keep`. One
-// that cannot be removed is the error, after the others are gone; it is tried again by the next call.
-// `trusted_step` is a step that this process has just committed, good without being read again. `may_remove`
-// is asked before each removal; its error ends them, and is returned. May be empty.
+// Removes all checkpoints except those that `retention` keeps. Never removes the newest good one, an
+// unreadable one, or a damaged one that is newer than every good one. Also removes the leftovers of
+// unfinished saves, so no save may be in progress. A checkpoint that is not good does not count toward
+// `keep`. If a checkpoint cannot be removed, still removes the others and returns the first error; the next
+// call tries again. `trusted_step` was just committed by this process and counts as good without being read
+// again. `may_remove`, unless null, is called before each removal; if it returns an error, stops and returns
+// that error.
 absl::Status ApplyRetention(const std::string& root, const Retention& retention, int64_t trusted_step = -1,
                             FileOps* ops = nullptr, const std::function<absl::Status()>& may_remove = {});
 

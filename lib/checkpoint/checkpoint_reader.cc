@@ -31,11 +31,11 @@ absl::Status CheckRequest(const Slice& slice, const Slice& stored, const std::st
   if (slice.dtype != stored.dtype || slice.shape != stored.shape) {
     return BadDataError(absl::StrCat(path, ": tensor '", slice.name, "' is ", DTypeName(stored.dtype), " ",
                                      ShapeText(stored.shape), ", not ", DTypeName(slice.dtype), " ",
-                                     ShapeText(slice.shape), " as asked for"));
+                                     ShapeText(slice.shape), " as requested"));
   }
   if (!layout::Contains(layout::WholeBox(slice.shape), slice.box)) {
     return InternalError(absl::StrCat(path, ": tensor '", slice.name, "': ", slice.box.ToString(),
-                                      " was asked for, it is ", ShapeText(slice.shape)));
+                                      " was requested, but it is ", ShapeText(slice.shape)));
   }
   return absl::OkStatus();
 }
@@ -124,9 +124,9 @@ bool IsOptimizerState(const Slice& tensor) { return absl::StartsWith(tensor.name
 
 absl::StatusOr<CheckpointReader> CheckpointReader::Open(const std::string& path) {
   const std::string manifest_path = absl::StrCat(path, "/", kManifestName);
-  if (!PathExists(path)) return BadDataError(absl::StrCat(path, ": there is no such checkpoint"));
+  if (!PathExists(path)) return BadDataError(absl::StrCat("no such checkpoint folder: ", path));
   if (::access(manifest_path.c_str(), F_OK) != 0 && errno == ENOENT) {
-    return BadDataError(absl::StrCat(path, ": not a checkpoint: it has no ", kManifestName));
+    return BadDataError(absl::StrCat(path, ": not a checkpoint: it does not contain ", kManifestName));
   }
   TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(manifest_path));
   TRAINCTL_ASSIGN_OR_RETURN(Manifest manifest, ParseManifest(text, manifest_path));
@@ -161,7 +161,7 @@ absl::Status CheckpointReader::Read(absl::Span<const Slice> slices, const SliceW
   for (size_t i = 0; i < slices.size(); ++i) {
     const auto found = tensor_of.find(slices[i].name);
     if (found == tensor_of.end()) {
-      return BadDataError(absl::StrCat(path_, ": has no tensor '", slices[i].name, "'"));
+      return BadDataError(absl::StrCat(path_, ": contains no tensor '", slices[i].name, "'"));
     }
     TRAINCTL_RETURN_IF_ERROR(CheckRequest(slices[i], manifest_->tensors[found->second], path_));
     AddRequests(slices, i, *manifest_, found->second, requests);

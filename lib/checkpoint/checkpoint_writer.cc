@@ -149,12 +149,12 @@ absl::Status CheckpointWriter::TryCommit(const CheckpointMeta& meta) {
     }
     TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
     TRAINCTL_ASSIGN_OR_RETURN(RankIndex index, ParseRankIndex(text, path));
-    if (index.rank != rank) return BadDataError(absl::StrCat(path, ": is of rank ", index.rank));
+    if (index.rank != rank) return BadDataError(absl::StrCat(path, ": belongs to rank ", index.rank));
     const std::string file = Join(temporary_, index.file.name);
     TRAINCTL_ASSIGN_OR_RETURN(const int64_t size_bytes, FileBytes(file));
     if (size_bytes != index.file.size_bytes) {
-      return BadDataError(
-          absl::StrCat(file, ": has ", size_bytes, " bytes, rank ", rank, " wrote ", index.file.size_bytes));
+      return BadDataError(absl::StrCat(file, " has ", size_bytes, " bytes, but rank ", rank, " wrote ",
+                                       index.file.size_bytes));
     }
     indexes.push_back(std::move(index));
   }

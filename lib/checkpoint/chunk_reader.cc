@@ -65,8 +65,8 @@ absl::StatusOr<int> OpenSizedFile(const std::string& path, int64_t size_bytes) {
   if (!S_ISREG(info.st_mode) || info.st_size != size_bytes) {
     ::close(fd);
     TRAINCTL_RETURN_IF_ERROR(RefuseLfsPointerFile(path));
-    return BadDataError(absl::StrCat(path, ": damaged: has ", info.st_size, " bytes instead of ", size_bytes,
-                                     info.st_size < size_bytes ? " (truncated)" : ""));
+    return BadDataError(absl::StrCat(path, ": damaged: it has ", info.st_size, " bytes instead of ",
+                                     size_bytes, info.st_size < size_bytes ? " (truncated)" : ""));
   }
   return fd;
 }
@@ -125,7 +125,7 @@ absl::Status ChunkReader::LoadBlock(int64_t first_chunk, int64_t num_chunks) {
       const std::string where =
           absl::StrCat(path, ": bytes ", block_begin_ + got, " to ", block_begin_ + wanted, " (",
                        TensorsIn(manifest_, file_, block_begin_, block_begin_ + wanted), ") ");
-      if (count == 0) return BadDataError(absl::StrCat(where, "are gone: the file was truncated"));
+      if (count == 0) return BadDataError(absl::StrCat(where, "are missing: the file was truncated"));
       if (errno != EIO) return ErrnoError("read", path, errno);
       return BadDataError(absl::StrCat(where, "cannot be read: ", std::strerror(errno)));
     }
@@ -138,8 +138,8 @@ absl::Status ChunkReader::LoadBlock(int64_t first_chunk, int64_t num_chunks) {
         ChecksumXxh3(block_.get() + (begin - block_begin_), static_cast<size_t>(num_bytes));
     if (checksum == entry.chunk_xxh3[chunk]) continue;
     return BadDataError(absl::StrFormat(
-        "%s: damaged: chunk %d (bytes %d to %d, %s) has checksum %016x, the manifest says %016x", path, chunk,
-        begin, begin + num_bytes, TensorsIn(manifest_, file_, begin, begin + num_bytes), checksum,
+        "%s: damaged: chunk %d (bytes %d to %d, %s) has checksum %016x, but the manifest says %016x", path,
+        chunk, begin, begin + num_bytes, TensorsIn(manifest_, file_, begin, begin + num_bytes), checksum,
         entry.chunk_xxh3[chunk]));
   }
   block_bytes_ = wanted;

@@ -1,5 +1,5 @@
-// Reads byte ranges of a checkpoint's files through its chunk checksums: no byte is handed out
-// before its chunk was verified. Keeps one file open and one block of chunks. One thread.
+// Reads byte ranges from a checkpoint's files and verifies each chunk before returning any of its bytes.
+// Keeps one file open and one block of chunks in memory. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -14,18 +14,18 @@
 
 namespace trainctl::checkpoint {
 
-// Opens for reading and checks the size: BadDataError when the file is missing or of another size.
+// Opens a file for reading. Returns BadDataError if it is missing or does not have this size.
 absl::StatusOr<int> OpenSizedFile(const std::string& path, int64_t size_bytes);
 
 class ChunkReader {
  public:
-  // `manifest` must outlive this.
+  // `manifest` must outlive this object.
   ChunkReader(std::string folder, const Manifest& manifest);
   ChunkReader(const ChunkReader&) = delete;
   ~ChunkReader();
 
-  // Verified bytes from `offset` of the file on: at least one and at most `max_bytes`. A view into
-  // the block, valid until the next call. BadDataError names file, chunk and byte range.
+  // Returns verified bytes that start at `offset` in the file: at least one and at most `max_bytes`. The span
+  // is valid until the next call. A BadDataError names the file, chunk and byte range.
   absl::StatusOr<absl::Span<const std::byte>> BytesAt(int file, int64_t offset, int64_t max_bytes);
 
  private:

@@ -25,7 +25,7 @@ absl::Status CheckIsFolder(const CheckpointInfo& info) {
     return absl::OkStatus();
   }
   return BadDataError(absl::StrCat(
-      info.path, S_ISLNK(found.st_mode) ? ": a symbolic link, which is not followed; put the folder here"
+      info.path, S_ISLNK(found.st_mode) ? ": a symbolic link, which is not followed; move the folder here"
                                         : ": not a folder"));
 }
 
@@ -73,7 +73,7 @@ Examined Examine(const CheckpointInfo& info, Depth depth) {
   const int64_t step = reader->meta().step;
   if (info.step >= 0 && step != info.step) {
     return Failed(examined,
-                  BadDataError(absl::StrCat(info.path, ": holds step ", step, ", not ", info.step)));
+                  BadDataError(absl::StrCat(info.path, ": contains step ", step, ", not ", info.step)));
   }
   examined.info.step = step;
   examined.condition = Condition::kCommitted;
@@ -107,7 +107,7 @@ std::vector<std::string> NewestCommitted::Problems() const {
   if (!listed.ok()) lines.emplace_back(listed.message());
   for (const Examined& one : passed_over) {
     lines.push_back(
-        absl::StrCat("checkpoint of step ", one.info.step, " is ", one.name(), ": ", one.status.message()));
+        absl::StrCat("checkpoint at step ", one.info.step, " is ", one.name(), ": ", one.status.message()));
   }
   return lines;
 }
@@ -143,15 +143,15 @@ absl::StatusOr<CheckpointInfo> FindNewestGood(const std::string& root, std::vect
     if (examined.usable()) return examined.info;
     if (examined.condition == Condition::kUnreadable) return examined.status;
     if (first_reason.empty()) {
-      first_reason = absl::StrCat("that of step ", examined.info.step, ", is ", examined.name(), ": ",
+      first_reason = absl::StrCat("at step ", examined.info.step, ", is ", examined.name(), ": ",
                                   examined.status.message());
     }
     if (warnings != nullptr) {
-      warnings->push_back(absl::StrCat("checkpoint of step ", examined.info.step, " is ", examined.name(),
-                                       " and was passed over: ", examined.status.message()));
+      warnings->push_back(absl::StrCat("checkpoint at step ", examined.info.step, " is ", examined.name(),
+                                       " and was skipped: ", examined.status.message()));
     }
   }
-  return BadDataError(absl::StrCat(root, ": no checkpoint is good; the newest, ", first_reason));
+  return BadDataError(absl::StrCat(root, ": no checkpoint is valid; the newest one, ", first_reason));
 }
 
 }  // namespace trainctl::checkpoint

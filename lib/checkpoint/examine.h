@@ -1,5 +1,6 @@
-// What a folder under `<run>/checkpoints` is worth. Whoever lists, verifies, counts, keeps or resumes
-// checkpoints asks here, so that all say the same of one, in the same words. Only reads; thread safe.
+// Determines the condition of folders under `<run>/checkpoints`. All code that lists, verifies, counts, keeps
+// or resumes checkpoints uses these functions, so it always reports the same condition. Read-only;
+// thread-safe.
 //
 //   for (const Examined& one : *ExamineAll(root, Depth::kManifest)) Print(one.name(), one.status);
 #pragma once
@@ -18,55 +19,61 @@
 namespace trainctl::checkpoint {
 
 enum class Condition {
-  kCommitted,   // its manifest is of this step and its files have their sizes; no byte was compared
-  kGood,        // every byte is what was written, and every weight is finite
-  kDamaged,     // not what was written, of another step, not finished, or not a folder
-  kNonFinite,   // what was written, but a weight is NaN or infinite
-  kUnreadable,  // cannot be judged here: a newer format, no permission
+  // Its manifest is for this step and its files have the right sizes. Their content was not verified.
+  kCommitted,
+  // All of its bytes are intact and all of its weights are finite.
+  kGood,
+  // It is corrupt, incomplete, for another step, or not a folder.
+  kDamaged,
+  kNonFinite,   // intact, but a weight contains a NaN or infinity
+  kUnreadable,  // cannot be examined: newer format or no permission
 };
 absl::string_view ConditionName(Condition condition);  // "committed", "good", "damaged", "non-finite", ...
 
 enum class Depth {
-  kManifest,   // reads the manifest: milliseconds, whatever the size
-  kEveryByte,  // reads it all
+  kManifest,   // reads only the manifest, which takes milliseconds regardless of size
+  kEveryByte,  // reads and verifies all files
 };
 
 struct Examined {
-  CheckpointInfo info;  // `bytes` as given
+  CheckpointInfo info;  // as passed in, including `bytes`
   Condition condition = Condition::kDamaged;
-  absl::Status status;  // why it is neither committed nor good
-  int world_size = 0;   // 0 where the manifest cannot be read; num_tensors too
+  absl::Status status;  // why it is not usable; OK if it is committed or good
+  int world_size = 0;   // 0 if the manifest cannot be read; the same for num_tensors
   size_t num_tensors = 0;
 
   bool usable() const { return condition == Condition::kCommitted || condition == Condition::kGood; }
   absl::string_view name() const { return ConditionName(condition); }
 };
 
-// `info.step`: as the folder's name has it; -1: it may be any.
+// Examines one checkpoint. `info.step` is the step in the folder's name, or -1 to accept any step.
 Examined Examine(const CheckpointInfo& info, Depth depth);
-// One folder, wherever it lies. A name like step-00000042 binds it to that step.
+// Examines one folder at any path. If its name is like step-00000042, it must hold that step.
 Examined ExamineFolder(const std::string& path, Depth depth);
-// Everything in `root` with the name of a committed checkpoint, oldest first; none where there is no root.
+// Examines everything in `root` that is named like a committed checkpoint, oldest first. Returns an empty
+// list if `root` does not exist.
 absl::StatusOr<std::vector<Examined>> ExamineAll(const std::string& root, Depth depth);
 
 struct NewestCommitted {
-  int64_t step = -1;                  // -1: there is none
-  absl::Status listed;                // why the root cannot be listed
-  std::vector<Examined> passed_over;  // newer ones that are not, the newest first
-  // "checkpoint of step 8 is damaged: ...", one for each of passed_over; why nothing was found to begin with.
+  int64_t step = -1;                  // step of the newest committed checkpoint; -1 if there is none
+  absl::Status listed;                // error if the root cannot be listed
+  std::vector<Examined> passed_over;  // newer checkpoints that are not committed, newest first
+  // Returns one line per entry of passed_over, for example "checkpoint of step 8 is damaged: ...". If no
+  // checkpoint was found, the first line says why.
   std::vector<std::string> Problems() const;
 };
-// Reads the manifests of those newer than `above`, from the newest down to the first that is committed. Cheap
-// enough to ask each second, with `above` the one that is known.
+// Finds the newest committed checkpoint whose step is above `above`, reading manifests from the newest down.
+// Cheap enough to call every second with the last known step as `above`.
 NewestCommitted FindNewestCommitted(const std::string& root, int64_t above = -1);
 
-// Weights of `path` that are NaN or infinite; at least one.
+// Returns the error for weights in `path` that contain NaN or infinity. `tensors` are their names and must
+// not be empty.
 absl::Status NonFiniteError(const std::string& path, const std::vector<std::string>& tensors);
 
-// The newest that is good; for each newer one that is not, a line in `warnings`. NotFound when there is none
-// at all, BadDataError when no one is good. One that is unreadable is that EnvironmentError: falling back
-// silently behind it would lose work. `judge`: in place of reading every byte here; its error ends the
-// search.
+// Finds the newest good checkpoint. Adds a line to `warnings` for each newer one that is not good. Returns
+// NotFound if there are no checkpoints, and BadDataError if none is good. Returns EnvironmentError at an
+// unreadable checkpoint, because silently falling back to an older one would lose work. `judge` replaces the
+// default check, which reads every byte; an error from it ends the search.
 using Judge = std::function<absl::StatusOr<Examined>(const CheckpointInfo& info)>;
 absl::StatusOr<CheckpointInfo> FindNewestGood(const std::string& root, std::vector<std::string>* warnings,
                                               const Judge& judge = {});

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/files.h"
+#include "base/folder_sync.h"
 #include "base/life_signs.h"
 #include "base/status.h"
 
@@ -39,14 +40,14 @@ void FileOps::StartWriteBack(int fd, int64_t offset, int64_t num_bytes) {
   ::sync_file_range(fd, offset, num_bytes, SYNC_FILE_RANGE_WRITE);
 }
 
-int FileOps::Fsync(int fd) { return ::fsync(fd); }
+int FileOps::Fsync(int fd) { return SyncOpenFile(fd); }
 
 int FileOps::Close(int fd) { return ::close(fd); }
 
 int FileOps::FsyncDir(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return -1;
-  const int result = ::fsync(fd);
+  const int result = SyncOpenFolder(fd);
   const int error_number = errno;
   ::close(fd);
   errno = error_number;

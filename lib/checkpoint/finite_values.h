@@ -1,4 +1,4 @@
-// Whether stored numbers are finite. Pure; thread safe.
+// Checks whether stored numbers are finite. Pure functions; thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,11 @@
 
 namespace trainctl::checkpoint {
 
-// Of whole elements, little endian, aligned or not. Integers are always finite.
+// Whether all elements are finite. `bytes` must hold whole little-endian elements, which may be unaligned.
+// Integers are always finite.
 bool AllFinite(DType dtype, absl::Span<const std::byte> bytes);
 
-// The position of the first element that is not finite; -1: all are.
+// Returns the index of the first element that is not finite, or -1 if all are finite.
 int64_t FirstNonFinite(DType dtype, absl::Span<const std::byte> bytes);
 
 }  // namespace trainctl::checkpoint

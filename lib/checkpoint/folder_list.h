@@ -1,4 +1,5 @@
-// The entries of `<run>/checkpoints` that have the name of a checkpoint, unopened. Thread safe.
+// Lists the entries of `<run>/checkpoints` that are named like a checkpoint, without opening them.
+// Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +11,17 @@
 
 namespace trainctl::checkpoint {
 
-// All names in a folder, sorted; none where there is no folder.
+// Returns all names in a folder, sorted. Returns an empty list if the folder does not exist.
 absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& folder);
 
-// A folder itself, not a link to one.
+// Whether `path` is a folder, as opposed to a link to one.
 bool IsFolder(const std::string& path);
 
-// Of the files in it.
+// Returns the total size of the files in a folder.
 int64_t BytesIn(const std::string& folder);
 
-// One entry per step, oldest first, `bytes` not filled in: the committed folder, else the replaced one, else
-// whatever else has the committed name (a link, a file).
+// Returns one entry per step, oldest first, without setting `bytes`. The entry is the committed folder if it
+// exists, else the replaced folder, else whatever file or link has the committed name.
 absl::StatusOr<std::vector<CheckpointInfo>> ListNamed(const std::string& root);
 
 }  // namespace trainctl::checkpoint

@@ -1,4 +1,5 @@
-// Names inside `<run>/checkpoints`. Anything else there is not ours and is left alone. Pure.
+// The names that trainctl uses in `<run>/checkpoints`. It never touches entries with other names. Pure
+// functions; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +12,11 @@ namespace trainctl::checkpoint {
 
 enum class FolderKind {
   kCommitted,  // step-00000042
-  // .replaced-step-00000042: the older of two of one step, where they cannot be swapped at once.
-  // It stands for the step as long as no step-00000042 is there.
+  // .replaced-step-00000042, the older of two checkpoints of one step on a file system that cannot swap them
+  // atomically. It stands in for step-00000042 while that does not exist.
   kReplaced,
-  // .tmp-step-00000042-3-7, being written by who has that tag; .tmp-removed-step-00000042: never read.
+  // .tmp-step-00000042-3-7, which is being written by the owner of tag "3-7", or .tmp-removed-step-00000042.
+  // Never read.
   kTemporary,
 };
 
@@ -25,10 +27,11 @@ struct FolderName {
 
 std::string CommittedName(int64_t step);
 std::string ReplacedName(int64_t step);
-// `tag`: of digits and '-'; may be empty.
+// `tag` consists of digits and '-' and may be empty.
 std::string TemporaryName(int64_t step, absl::string_view tag);
 std::string RemovedName(int64_t step);
-// What a temporary folder of this name is called before it is removed; empty: it has such a name already.
+// Returns the name to which a temporary folder is renamed before it is removed, or an empty string if it
+// already has such a name.
 std::string RemovedNameOf(absl::string_view temporary);
 std::optional<FolderName> ParseFolderName(absl::string_view name);
 

@@ -48,7 +48,7 @@ absl::Status CheckSeal(absl::string_view text, absl::string_view what) {
   }
   if (trailer != expected) {
     return BadDataError(
-        absl::StrCat(what, ": damaged: its checksum is ", expected, ", it says '", trailer, "'"));
+        absl::StrCat(what, ": damaged: its checksum is ", expected, ", but it records '", trailer, "'"));
   }
   return absl::OkStatus();
 }
@@ -131,11 +131,11 @@ absl::StatusOr<std::vector<int64_t>> ParseNumbers(const Json& json, size_t expec
                                                   absl::string_view where) {
   std::vector<int64_t> numbers;
   if (!json.is_array() || json.size() != expected) {
-    return BadDataError(absl::StrCat(where, ": a piece is not made of ", expected, " numbers"));
+    return BadDataError(absl::StrCat(where, ": a piece does not consist of ", expected, " numbers"));
   }
   for (const Json& number : json) {
     if (!number.is_number_unsigned() || number.get<uint64_t>() > uint64_t{INT64_MAX}) {
-      return BadDataError(absl::StrCat(where, ": a piece holds something other than whole numbers"));
+      return BadDataError(absl::StrCat(where, ": a piece contains something other than whole numbers"));
     }
     numbers.push_back(number.get<int64_t>());
   }
@@ -191,7 +191,7 @@ absl::StatusOr<std::vector<Piece>> ParseRange(const Json& json, const Slice& ten
   if (file > INT32_MAX) return BadDataError(absl::StrCat(where, ": a piece names file ", file));
   if (count < 1 || count > total || begin > total - count) {
     return BadDataError(absl::StrCat(where, ": a piece of ", count, " elements from ", begin,
-                                     " on does not lie within ", ShapeText(tensor.shape)));
+                                     " onward does not lie within ", ShapeText(tensor.shape)));
   }
   std::vector<Piece> pieces;
   int64_t offset_bytes = numbers[3];
@@ -210,15 +210,15 @@ absl::Status CheckCoverage(const std::vector<Piece>& pieces, int64_t total, absl
   for (const Piece& piece : pieces) {
     const int64_t count = piece.box.Count();
     if (count > total - covered || count == 0) {
-      return BadDataError(absl::StrCat(where, ": pieces do not hold each of its ", total,
+      return BadDataError(absl::StrCat(where, ": the pieces do not cover each of its ", total,
                                        " elements exactly once (at ", piece.box.ToString(), ")"));
     }
     covered += count;
   }
   if (covered != total)
-    return BadDataError(absl::StrCat(where, ": pieces hold ", covered, " of its ", total, " elements"));
+    return BadDataError(absl::StrCat(where, ": the pieces cover ", covered, " of its ", total, " elements"));
   if (const auto overlap = FindOverlap(pieces)) {
-    return BadDataError(absl::StrCat(where, ": pieces do not hold each of its ", total,
+    return BadDataError(absl::StrCat(where, ": the pieces do not cover each of its ", total,
                                      " elements exactly once (at ", pieces[overlap->first].box.ToString(),
                                      " and ", pieces[overlap->second].box.ToString(), ")"));
   }
@@ -241,11 +241,12 @@ absl::StatusOr<int64_t> ParseFormat(const Json& json, absl::string_view what) {
   int64_t version = 0;
   absl::string_view digits = format;
   if (!absl::ConsumePrefix(&digits, kFormatPrefix) || !absl::SimpleAtoi(digits, &version) || version < 1) {
-    return BadDataError(absl::StrCat(what, ": format '", format, "' is not a checkpoint's"));
+    return BadDataError(absl::StrCat(what, ": format '", format, "' is not a checkpoint format"));
   }
   if (version > kFormatVersion) {
-    return EnvironmentError(absl::StrCat(what, ": written in format ", format, ", newer than ", kFormatPrefix,
-                                         kFormatVersion, " which this trainctl reads; use a newer trainctl"));
+    return EnvironmentError(absl::StrCat(what, ": written in format ", format, ", which is newer than ",
+                                         kFormatPrefix, kFormatVersion,
+                                         ", the newest that this trainctl reads; use a newer trainctl"));
   }
   return version;
 }
@@ -334,7 +335,7 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view text, absl::string_view
   const Json* files = FindArray(json, "files");
   const Json* tensors = FindArray(json, "tensors");
   if (state == json.end() || !state->is_object() || files == nullptr || tensors == nullptr) {
-    return BadDataError(absl::StrCat(what, ": state, files or tensors are missing"));
+    return BadDataError(absl::StrCat(what, ": state, files or tensors is missing"));
   }
   if (manifest.meta.step < 0 || world_size < 1 || world_size != static_cast<int64_t>(files->size())) {
     return BadDataError(absl::StrCat(what, ": step ", manifest.meta.step, ", ", files->size(),
@@ -386,7 +387,7 @@ absl::StatusOr<RankIndex> ParseRankIndex(absl::string_view text, absl::string_vi
   const auto file = json.find("file");
   const Json* slices = FindArray(json, "slices");
   if (rank < 0 || rank > INT32_MAX || file == json.end() || slices == nullptr) {
-    return BadDataError(absl::StrCat(what, ": rank, file or slices are missing"));
+    return BadDataError(absl::StrCat(what, ": rank, file or slices is missing"));
   }
   index.rank = static_cast<int>(rank);
   TRAINCTL_ASSIGN_OR_RETURN(index.file, ParseFileEntry(*file, RankFileName(index.rank), what));

@@ -27,9 +27,10 @@ absl::Status GatherPieces(absl::Span<const RankIndex> indexes, Manifest& manifes
       }
       const Slice& whole = manifest.tensors[it->second];
       if (whole.dtype != slice.dtype || whole.shape != slice.shape) {
-        return InternalError(absl::StrCat(
-            "checkpoint tensor '", slice.name, "': rank ", index.rank, " wrote ", DTypeName(slice.dtype), " ",
-            ShapeText(slice.shape), ", another rank ", DTypeName(whole.dtype), " ", ShapeText(whole.shape)));
+        return InternalError(absl::StrCat("checkpoint tensor '", slice.name, "': rank ", index.rank,
+                                          " wrote ", DTypeName(slice.dtype), " ", ShapeText(slice.shape),
+                                          ", but another rank wrote ", DTypeName(whole.dtype), " ",
+                                          ShapeText(whole.shape)));
       }
       if (slice.count() == 0) continue;
       manifest.pieces[it->second].push_back({slice.box, index.rank, index.offset_bytes[i]});

@@ -79,6 +79,22 @@ absl::StatusOr<SafetensorsHeader> ReadHeader(const std::string& path) {
   return ParseSafetensorsHeader(json, info.st_size, path);
 }
 
+// Returns the error for a folder without safetensors files. If the folder has weights in PyTorch's older
+// format, the message suggests how to convert them.
+absl::Status NoWeightsIn(const std::string& path) {
+  const std::string none = absl::StrCat(path, ": contains neither ", kSingleName, " nor ", kIndexName);
+  for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {
+    if (!PathExists(absl::StrCat(path, "/", name))) continue;
+    return EnvironmentError(absl::StrCat(
+        none, ", but ", name,
+        ", which trainctl cannot read. If the model's repository has safetensors files, download them. "
+        "Otherwise convert the weights in Python: model = "
+        "transformers.AutoModelForCausalLM.from_pretrained(FOLDER, torch_dtype=\"auto\"); "
+        "model.save_pretrained(FOLDER)"));
+  }
+  return EnvironmentError(none);
+}
+
 bool IsPlainFileName(absl::string_view name) {
   return !name.empty() && name[0] != '.' && name.size() <= 255 && name.find('/') == absl::string_view::npos &&
          name.find('\0') == absl::string_view::npos;
@@ -90,7 +106,7 @@ absl::StatusOr<absl::flat_hash_map<std::string, std::string>> ParseModelIndex(ab
                                                                               absl::string_view what) {
   TRAINCTL_ASSIGN_OR_RETURN(const nlohmann::json json, ParseStrictJson<nlohmann::json>(text, what, 16));
   if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object()) {
-    return BadDataError(absl::StrCat(what, ": has no weight_map"));
+    return BadDataError(absl::StrCat(what, ": contains no weight_map"));
   }
   absl::flat_hash_map<std::string, std::string> file_of;
   for (const auto& [tensor, file] : json["weight_map"].items()) {
@@ -99,8 +115,8 @@ absl::StatusOr<absl::flat_hash_map<std::string, std::string>> ParseModelIndex(ab
     }
     const std::string& name = file.template get_ref<const std::string&>();
     if (!IsPlainFileName(name)) {
-      return BadDataError(absl::StrCat(what, ": shard name '", name, "' of tensor '", tensor,
-                                       "' is not the name of a file in this folder"));
+      return BadDataError(
+          absl::StrCat(what, ": shard name '", name, "' of tensor '", tensor, "' is not a plain file name"));
     }
     file_of.emplace(tensor, name);
   }
@@ -136,8 +152,8 @@ absl::StatusOr<ModelFolder> ModelFolder::Open(const std::string& path) {
     for (const auto& [tensor, file] : file_of) names.insert(file);
     for (const std::string& name : names) {
       if (!PathExists(absl::StrCat(path, "/", name))) {
-        return EnvironmentError(
-            absl::StrCat(path, ": shard ", name, ", named by ", kIndexName, ", is missing; download it"));
+        return EnvironmentError(absl::StrCat(path, ": shard ", name, ", which is listed in ", kIndexName,
+                                             ", is missing; download it"));
       }
       TRAINCTL_RETURN_IF_ERROR(folder.AddFile(name, &file_of));
     }
@@ -150,7 +166,7 @@ absl::StatusOr<ModelFolder> ModelFolder::Open(const std::string& path) {
       }
     }
   } else {
-    return EnvironmentError(absl::StrCat(path, ": has neither ", kSingleName, " nor ", kIndexName));
+    return NoWeightsIn(path);
   }
   std::sort(folder.tensors_.begin(), folder.tensors_.end(),
             [](const ModelTensor& a, const ModelTensor& b) { return a.name < b.name; });
@@ -168,7 +184,7 @@ absl::Status ModelFolder::Read(const ModelTensor& tensor, int64_t begin_bytes,
   const int64_t wanted = static_cast<int64_t>(bytes.size());
   if (begin_bytes < 0 || wanted > tensor.num_bytes || begin_bytes > tensor.num_bytes - wanted) {
     return InternalError(absl::StrCat(path_, ": bytes ", begin_bytes, " to ", begin_bytes + wanted,
-                                      " of tensor '", tensor.name, "' were asked for, it has ",
+                                      " of tensor '", tensor.name, "' were requested, but it has ",
                                       tensor.num_bytes));
   }
   const std::string path = absl::StrCat(path_, "/", files_[static_cast<size_t>(tensor.file)]);
@@ -248,7 +264,8 @@ std::string FormatModelIndex(const std::map<std::string, std::string>& file_of, 
 absl::Status CheckHoldsNoWeights(const std::string& path) {
   for (const char* name : {kSingleName, kIndexName}) {
     if (!PathExists(absl::StrCat(path, "/", name))) continue;
-    return UsageError(absl::StrCat(path, " already holds ", name, "; write to another folder or remove it"));
+    return UsageError(
+        absl::StrCat(path, " already contains ", name, "; choose another folder, or remove the file"));
   }
   return absl::OkStatus();
 }

@@ -1,5 +1,6 @@
-// The weights of Hugging Face model folders: model.safetensors, or model.safetensors.index.json with
-// its shards. config.json and tokenizer files are not read or written here. Bytes only.
+// Reads and writes the weights in a Hugging Face model folder: model.safetensors, or
+// model.safetensors.index.json and its shards. Other code handles config.json and the tokenizer files. This
+// code handles only bytes and does not convert them.
 #pragma once
 
 #include <cstddef>
@@ -21,25 +22,26 @@ struct ModelTensor {
   std::string name;
   DType dtype = DType::kF32;
   std::vector<int64_t> shape;
-  int file = 0;              // ModelFolder::files()[file]
-  int64_t offset_bytes = 0;  // from the start of that file
+  int file = 0;              // index into ModelFolder::files()
+  int64_t offset_bytes = 0;  // offset from the start of that file
   int64_t num_bytes = 0;
 };
 
-// Safe to use from several threads.
+// A folder opened for reading. Thread-safe.
 class ModelFolder {
  public:
-  // Reads the headers alone. EnvironmentError where there are no weights, or not all shards; BadDataError for
-  // damage of any kind, a shard name that leads out of the folder, an index that names a tensor which its
-  // shard lacks. Where a tensor lies in several shards, the index decides.
+  // Opens a folder, reading only the headers. Returns EnvironmentError if there are no weights or a shard is
+  // missing. Returns BadDataError for any damage, a shard name that points outside the folder, or an index
+  // that lists a tensor missing from its shard. If several shards contain a tensor, the index decides which
+  // one is used.
   static absl::StatusOr<ModelFolder> Open(const std::string& path);
 
-  const std::vector<ModelTensor>& tensors() const { return tensors_; }  // by name
-  const std::vector<std::string>& files() const { return files_; }      // names within the folder
-  const ModelTensor* Find(const std::string& name) const;               // null: there is none
+  const std::vector<ModelTensor>& tensors() const { return tensors_; }  // sorted by name
+  const std::vector<std::string>& files() const { return files_; }      // paths relative to the folder
+  const ModelTensor* Find(const std::string& name) const;               // null if there is no such tensor
 
-  // Fills `bytes` with the tensor's bytes from `begin_bytes` on. BadDataError when the file has
-  // shrunk since Open, InternalError for a range beyond the tensor.
+  // Fills `bytes` with the tensor's bytes that start at `begin_bytes`. Returns BadDataError if the file has
+  // shrunk since Open, and InternalError if the range exceeds the tensor.
   absl::Status Read(const ModelTensor& tensor, int64_t begin_bytes, absl::Span<std::byte> bytes) const;
 
  private:
@@ -57,19 +59,21 @@ struct ModelTensorSpec {
   std::vector<int64_t> shape;
 };
 
-// Fills `bytes` with the bytes of `tensor` from `begin_bytes` on (whole elements, at most 1 MiB).
+// Fills `bytes` with the bytes of `tensor` that start at `begin_bytes`: whole elements, at most 1 MiB.
 using ModelTensorReader = std::function<absl::Status(const ModelTensorSpec& tensor, int64_t begin_bytes,
                                                      absl::Span<std::byte> bytes)>;
 
-// Writes model.safetensors, or when the tensors need more than max_shard_bytes
-// model-00001-of-0000N.safetensors and the index, filled in the given order (one tensor may exceed
-// the limit alone). Within a file, order and header are those of the reference library. Each file is
-// synced under a temporary name, and all take their names at the end, the index last. UsageError
-// when the folder already holds weights: mixing two models' shards is silent damage.
+// Writes model.safetensors, or if the tensors exceed max_shard_bytes in total,
+// model-00001-of-0000N.safetensors and the index. Fills the shards in the given order; a shard may exceed the
+// limit only if it consists of a single tensor. Within a file, the tensor order and header match the
+// reference library's. Each file is written and synced under a temporary name, and all are renamed at the
+// end, the index last. Returns UsageError if the folder already contains weights, because a mixture of two
+// models' shards would go unnoticed.
 absl::Status WriteModelFolder(const std::string& path, absl::Span<const ModelTensorSpec> tensors,
                               const ModelTensorReader& read, int64_t max_shard_bytes);
 
-// The parts of Open that read untrusted text, for the fuzzer: tensor -> file.
+// Parses the index and returns the file of each tensor. This is the part of Open that reads untrusted text,
+// exposed for the fuzzer.
 absl::StatusOr<absl::flat_hash_map<std::string, std::string>> ParseModelIndex(absl::string_view text,
                                                                               absl::string_view what);
 

@@ -4,11 +4,14 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "base/status.h"
 #include "checkpoint/finite_values.h"
+#include "checkpoint/float_values.h"
 #include "checkpoint/safetensors.h"
 
 namespace trainctl::checkpoint {
@@ -20,6 +23,22 @@ constexpr size_t kMostLines = 5;
 // The two names of one matrix if embeddings are tied.
 constexpr char kEmbedding[] = "model.embed_tokens.weight";
 constexpr char kHead[] = "lm_head.weight";
+
+// The prefix of the names of all parameters except the head. Folders saved from the base model omit it.
+constexpr char kModelPrefix[] = "model.";
+
+// A tool that wraps a model: the prefix that its wrapper adds to every name, the tool's name, and the Python
+// expression for the wrapped model.
+struct Wrapper {
+  const char* prefix;
+  const char* tool;
+  const char* inside;
+};
+constexpr Wrapper kWrappers[] = {
+    {"_orig_mod.", "torch.compile", "model._orig_mod"},
+    {"module.", "DistributedDataParallel", "model.module"},
+    {"base_model.model.", "PEFT", "model.merge_and_unload()"},
+};
 
 // Holds tensors against a model's parameters, one after the other.
 class Comparison {
@@ -33,20 +52,19 @@ class Comparison {
 
   void See(const std::string& name, DType dtype, const std::vector<int64_t>& shape, bool is_loadable) {
     const auto found = open_.find(name);
-    if (found == open_.end()) {
-      const bool is_harmless = (is_tied_ && name == kHead) || absl::EndsWith(name, ".rotary_emb.inv_freq");
-      if (!is_harmless) problems_.push_back(absl::StrCat("the model has no place for ", name));
-      return;
-    }
+    if (found == open_.end()) return Add(absl::StrCat("the model has no parameter ", name));
     const model::Parameter& parameter = *found->second;
     open_.erase(found);
     if (shape != parameter.shape) {
       problems_.push_back(
-          absl::StrCat(name, " is ", ShapeText(shape), "; the model's is ", ShapeText(parameter.shape)));
+          absl::StrCat(name, " is ", ShapeText(shape), ", but the model's is ", ShapeText(parameter.shape)));
     } else if (!is_loadable) {
-      problems_.push_back(absl::StrCat(name, " is ", DTypeName(dtype), "; F32, BF16 and F16 can be loaded"));
+      problems_.push_back(
+          absl::StrCat(name, " is ", DTypeName(dtype), "; only F32, BF16 and F16 can be loaded"));
     }
   }
+
+  void Add(std::string problem) { problems_.push_back(std::move(problem)); }
 
   absl::Status Result(const std::string& path) {
     for (const model::Parameter& parameter : parameters_) {
@@ -58,12 +76,12 @@ class Comparison {
       problems_.resize(kMostLines);
       problems_.push_back(absl::StrCat("... and ", count - kMostLines, " more"));
     }
-    return BadDataError(
-        absl::StrCat(path, " does not hold the weights of the recipe's [model]: ", count,
-                     count == 1 ? " tensor is" : " tensors are",
-                     " not as it has them. Take the folder's own config.json (model.from), or "
-                     "weights of this model\n  ",
-                     absl::StrJoin(problems_, "\n  ")));
+    return BadDataError(absl::StrCat(
+        path, " does not contain the weights of the model described by config.json or the recipe's [model]: ",
+        count, count == 1 ? " tensor does" : " tensors do",
+        " not match. Use weights of this model, or, in a recipe, the folder's own config.json "
+        "(model.from)\n  ",
+        absl::StrJoin(problems_, "\n  ")));
   }
 
  private:
@@ -73,20 +91,105 @@ class Comparison {
   std::vector<std::string> problems_;
 };
 
-absl::StatusOr<bool> HaveSameBytes(const ModelFolder& folder, const std::string& a, const std::string& b) {
-  constexpr int64_t kAtOnce = int64_t{4} << 20;
-  const ModelTensor& first = *folder.Find(a);
-  const ModelTensor& second = *folder.Find(b);
-  if (first.dtype != second.dtype || first.shape != second.shape) return false;
-  std::vector<std::byte> of_first, of_second;
-  for (int64_t done = 0; done < first.num_bytes; done += kAtOnce) {
-    of_first.resize(static_cast<size_t>(std::min(kAtOnce, first.num_bytes - done)));
-    of_second.resize(of_first.size());
-    TRAINCTL_RETURN_IF_ERROR(folder.Read(first, done, absl::MakeSpan(of_first)));
-    TRAINCTL_RETURN_IF_ERROR(folder.Read(second, done, absl::MakeSpan(of_second)));
-    if (of_first != of_second) return false;
+// Returns the tensor of a parameter, whose name in the folder may lack kModelPrefix. Returns null if there is
+// none.
+const ModelTensor* FindWeights(const ModelFolder& folder, absl::string_view parameter) {
+  const ModelTensor* tensor = folder.Find(std::string(parameter));
+  if (tensor == nullptr && absl::StartsWith(parameter, kModelPrefix)) {
+    tensor = folder.Find(std::string(absl::StripPrefix(parameter, kModelPrefix)));
+  }
+  return tensor;
+}
+
+// Reads a tensor in parts, and returns whether `holds` is true for all of them. Its arguments are the index
+// of the part's first element and the part's bytes.
+absl::StatusOr<bool> HoldsForAll(
+    const ModelFolder& folder, const ModelTensor& tensor,
+    absl::FunctionRef<absl::StatusOr<bool>(int64_t, absl::Span<const std::byte>)> holds) {
+  constexpr int64_t kAtOnce = int64_t{1} << 20;
+  const int64_t element_bytes = DTypeBytes(tensor.dtype);
+  const int64_t count = tensor.num_bytes / element_bytes;
+  std::vector<std::byte> bytes;
+  for (int64_t done = 0; done < count; done += kAtOnce) {
+    bytes.resize(static_cast<size_t>(std::min(kAtOnce, count - done) * element_bytes));
+    TRAINCTL_RETURN_IF_ERROR(folder.Read(tensor, done * element_bytes, absl::MakeSpan(bytes)));
+    TRAINCTL_ASSIGN_OR_RETURN(const bool ok, holds(done, bytes));
+    if (!ok) return false;
   }
   return true;
+}
+
+// Returns whether two loadable tensors have the same shape and the same values. Their types may differ.
+absl::StatusOr<bool> HaveSameValues(const ModelFolder& folder, const ModelTensor& a, const ModelTensor& b) {
+  if (a.shape != b.shape || !IsLoadable(a.dtype) || !IsLoadable(b.dtype)) return false;
+  std::vector<std::byte> bytes_of_b;
+  std::vector<float> values_of_a, values_of_b;
+  return HoldsForAll(
+      folder, a, [&](int64_t begin, absl::Span<const std::byte> bytes) -> absl::StatusOr<bool> {
+        const size_t count = bytes.size() / static_cast<size_t>(DTypeBytes(a.dtype));
+        bytes_of_b.resize(count * static_cast<size_t>(DTypeBytes(b.dtype)));
+        TRAINCTL_RETURN_IF_ERROR(folder.Read(b, begin * DTypeBytes(b.dtype), absl::MakeSpan(bytes_of_b)));
+        if (a.dtype == b.dtype && std::equal(bytes.begin(), bytes.end(), bytes_of_b.begin())) return true;
+        values_of_a.resize(count);
+        values_of_b.resize(count);
+        ConvertToFloat(a.dtype, bytes, absl::MakeSpan(values_of_a));
+        ConvertToFloat(b.dtype, bytes_of_b, absl::MakeSpan(values_of_b));
+        return values_of_a == values_of_b;
+      });
+}
+
+// Returns whether all values of a tensor are 0. Its type must be loadable.
+absl::StatusOr<bool> IsAllZero(const ModelFolder& folder, const ModelTensor& tensor) {
+  std::vector<float> values;
+  return HoldsForAll(folder, tensor, [&](int64_t, absl::Span<const std::byte> bytes) -> absl::StatusOr<bool> {
+    values.resize(bytes.size() / static_cast<size_t>(DTypeBytes(tensor.dtype)));
+    ConvertToFloat(tensor.dtype, bytes, absl::MakeSpan(values));
+    return std::all_of(values.begin(), values.end(), [](float value) { return value == 0; });
+  });
+}
+
+// Returns whether the tensor is a buffer that older folders contain, but that a model computes from its
+// configuration.
+bool IsBuffer(const ModelTensor& tensor) {
+  const std::string name = absl::StrCat(".", tensor.name);  // so that a name may begin with "rotary_emb"
+  for (const char* end : {".rotary_emb.inv_freq", ".rotary_emb.original_inv_freq", ".rotary_emb.cos_cached",
+                          ".rotary_emb.sin_cached", ".self_attn.masked_bias"}) {
+    if (absl::EndsWith(name, end)) return true;
+  }
+  // A bias with four dimensions is the causal mask, as in GPT-2. The bias of a linear layer has one
+  // dimension.
+  return absl::EndsWith(name, ".self_attn.bias") && tensor.shape.size() == 4 && tensor.shape[0] == 1 &&
+         tensor.shape[1] == 1 && tensor.shape[2] == tensor.shape[3];
+}
+
+// Describes the problem with a tensor that is not a parameter of the model. Returns an empty string if the
+// tensor has no effect.
+absl::StatusOr<std::string> ProblemOfExtra(const ModelFolder& folder, const ModelTensor& tensor) {
+  if (IsBuffer(tensor)) return "";
+  const std::string unknown = absl::StrCat("the model has no parameter ", tensor.name);
+  if (absl::EndsWith(tensor.name, ".bias") && tensor.shape.size() == 1 && IsLoadable(tensor.dtype)) {
+    TRAINCTL_ASSIGN_OR_RETURN(const bool is_zero, IsAllZero(folder, tensor));
+    return is_zero ? "" : absl::StrCat(unknown, ", whose values are not all zero");
+  }
+  if (tensor.name != absl::StrCat(kModelPrefix, kHead)) return unknown;
+  const ModelTensor* head =
+      folder.Find(kHead) != nullptr ? folder.Find(kHead) : FindWeights(folder, kEmbedding);
+  if (head == nullptr) return unknown;
+  TRAINCTL_ASSIGN_OR_RETURN(const bool is_copy, HaveSameValues(folder, tensor, *head));
+  return is_copy ? "" : absl::StrCat(unknown, ", which differs from ", head->name);
+}
+
+absl::Status RefuseWrapped(const std::string& path, const ModelFolder& folder) {
+  for (const Wrapper& wrapper : kWrappers) {
+    const bool is_wrapped =
+        std::all_of(folder.tensors().begin(), folder.tensors().end(),
+                    [&](const auto& tensor) { return absl::StartsWith(tensor.name, wrapper.prefix); });
+    if (!is_wrapped || folder.tensors().empty()) continue;
+    return BadDataError(absl::StrCat(path, ": the names of all tensors begin with \"", wrapper.prefix,
+                                     "\", which ", wrapper.tool, " adds. Save the model inside, ",
+                                     wrapper.inside, ", instead of the wrapper"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -94,26 +197,45 @@ absl::StatusOr<bool> HaveSameBytes(const ModelFolder& folder, const std::string&
 bool IsLoadable(DType dtype) { return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16; }
 
 absl::Status CheckWeights(const std::string& path, const ModelFolder& folder,
-                          absl::Span<const model::Parameter> parameters) {
+                          absl::Span<const model::Parameter> parameters, std::vector<std::string>* unused) {
+  TRAINCTL_RETURN_IF_ERROR(RefuseWrapped(path, folder));
   Comparison comparison(parameters);
-  const bool has_head_alone = comparison.is_tied() && folder.Find(kEmbedding) == nullptr;
+  absl::flat_hash_map<const ModelTensor*, std::string> parameter_of;
+  for (const model::Parameter& parameter : parameters) {
+    const ModelTensor* tensor = FindWeights(folder, parameter.name);
+    const bool may_be_head = comparison.is_tied() && parameter.name == kEmbedding;
+    if (tensor == nullptr && may_be_head) tensor = folder.Find(kHead);
+    if (tensor != nullptr) parameter_of.emplace(tensor, parameter.name);
+  }
+  const ModelTensor* second_head = nullptr;  // stored in addition to the tied embeddings
   for (const ModelTensor& tensor : folder.tensors()) {
-    const bool is_embedding = has_head_alone && tensor.name == kHead;
-    comparison.See(is_embedding ? kEmbedding : tensor.name, tensor.dtype, tensor.shape,
-                   IsLoadable(tensor.dtype));
+    if (const auto found = parameter_of.find(&tensor); found != parameter_of.end()) {
+      comparison.See(found->second, tensor.dtype, tensor.shape, IsLoadable(tensor.dtype));
+    } else if (comparison.is_tied() && tensor.name == kHead) {
+      second_head = &tensor;
+    } else {
+      TRAINCTL_ASSIGN_OR_RETURN(std::string problem, ProblemOfExtra(folder, tensor));
+      if (!problem.empty()) {
+        comparison.Add(std::move(problem));
+      } else if (unused != nullptr) {
+        unused->push_back(tensor.name);
+      }
+    }
   }
   TRAINCTL_RETURN_IF_ERROR(comparison.Result(path));
-  if (!comparison.is_tied() || has_head_alone || folder.Find(kHead) == nullptr) return absl::OkStatus();
-  TRAINCTL_ASSIGN_OR_RETURN(const bool same, HaveSameBytes(folder, kEmbedding, kHead));
+  if (second_head == nullptr) return absl::OkStatus();
+  const ModelTensor& embedding = *FindWeights(folder, kEmbedding);
+  TRAINCTL_ASSIGN_OR_RETURN(const bool same, HaveSameValues(folder, embedding, *second_head));
   if (same) return absl::OkStatus();
-  return BadDataError(absl::StrCat(path, ": config.json says that the embeddings are tied, but ", kHead,
-                                   " is another matrix than ", kEmbedding,
-                                   ". Set model.tie_embeddings = false to train both, or remove ", kHead,
-                                   " if it is not used"));
+  return BadDataError(absl::StrCat(
+      path, ": config.json says that the embeddings are tied, but ", kHead, " differs from ", embedding.name,
+      ". To use both, set \"tie_word_embeddings\": false there, or model.tie_embeddings = false in a recipe. "
+      "If the former is unused, remove ",
+      kHead));
 }
 
 const ModelTensor& WeightsOf(const ModelFolder& folder, const std::string& parameter) {
-  const ModelTensor* tensor = folder.Find(parameter);
+  const ModelTensor* tensor = FindWeights(folder, parameter);
   if (tensor == nullptr && parameter == kEmbedding) tensor = folder.Find(kHead);
   TRAINCTL_CHECK(tensor != nullptr);
   return *tensor;
@@ -125,8 +247,8 @@ absl::Status CheckFinite(const ModelTensor& tensor, int64_t begin, absl::Span<co
   int64_t row_size = 1;
   for (size_t i = 1; i < tensor.shape.size(); ++i) row_size *= tensor.shape[i];
   return BadDataError(absl::StrCat(tensor.name, ": row ", (begin + first) / row_size,
-                                   " has a NaN or infinite value; a model with it cannot be trained. Take "
-                                   "weights without it, or remove it from these"));
+                                   " contains a NaN or infinite value, with which no model can be trained or "
+                                   "evaluated. Use different weights, or fix these"));
 }
 
 absl::Status CheckWeights(const std::string& path, const CheckpointReader& reader,
@@ -139,12 +261,13 @@ absl::Status CheckWeights(const std::string& path, const CheckpointReader& reade
   return comparison.Result(path);
 }
 
-absl::Status CheckModelFolder(const std::string& path, const model::ModelSpec& spec) {
+absl::Status CheckModelFolder(const std::string& path, const model::Architecture& spec,
+                              std::vector<std::string>* unused) {
   TRAINCTL_ASSIGN_OR_RETURN(const ModelFolder folder, ModelFolder::Open(path));
-  return CheckWeights(path, folder, model::Inventory(spec));
+  return CheckWeights(path, folder, model::Inventory(spec), unused);
 }
 
-absl::Status CheckCheckpointFolder(const std::string& path, const model::ModelSpec& spec) {
+absl::Status CheckCheckpointFolder(const std::string& path, const model::Architecture& spec) {
   TRAINCTL_ASSIGN_OR_RETURN(const CheckpointReader reader, CheckpointReader::Open(path));
   return CheckWeights(path, reader, model::Inventory(spec));
 }

@@ -1,43 +1,50 @@
-// Whether weights on disk are those of a model: every parameter is there, with its shape and a type that can
-// be loaded, and no tensor is left over. Reads headers and manifests; of tensors only the two that a tied
-// model may have of one embedding. `launch --dry-run` and the trainer both ask here. Thread safe.
+// Checks that the weights on disk belong to a model: every parameter must exist with the right shape and a
+// loadable type, and any other tensor must have no effect on the model. Reads headers and manifests, and the
+// values of a tensor only if they decide whether it has an effect. Used by `launch --dry-run`, `generate`,
+// `eval` and the trainer. Thread-safe.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "base/dtype.h"
 #include "checkpoint/checkpoint_io.h"
 #include "checkpoint/model_folder.h"
-#include "model/model_spec.h"
+#include "model/architecture.h"
+#include "model/parameters.h"
 
 namespace trainctl::checkpoint {
 
-// Types of a Hugging Face folder's weights that the trainer converts: F32, BF16 and F16.
+// Whether the trainer can load weights of this type from a Hugging Face folder: F32, BF16 or F16.
 bool IsLoadable(DType dtype);
 
-// BadDataError with a line for each tensor that is wrong, the first few of many. `path` names the folder.
-// Rotary tables of old folders are passed over. A model whose embeddings are tied may have them under either
-// name, or under both with the same bytes.
+// Returns BadDataError with one line for each wrong tensor, up to a limit. `path` names the folder in
+// messages. Accepts names without "model.", and tensors that have no effect: rotary tables, causal masks,
+// all-zero biases and copies of the head. Adds the names of these tensors to `unused` unless it is null. Tied
+// embeddings may be stored under either name, or under both names with the same values.
 absl::Status CheckWeights(const std::string& path, const ModelFolder& folder,
-                          absl::Span<const model::Parameter> parameters);
-// The tensor of a parameter in a folder that CheckWeights has passed.
+                          absl::Span<const model::Parameter> parameters,
+                          std::vector<std::string>* unused = nullptr);
+// Returns a parameter's tensor. The folder must have passed CheckWeights.
 const ModelTensor& WeightsOf(const ModelFolder& folder, const std::string& parameter);
 
-// BadDataError: an element of `bytes`, which are the tensor's from its `begin`-th element on, is NaN or
-// infinite. Names the tensor and the row.
+// Returns a BadDataError that names the tensor and row if an element in `bytes` is NaN or infinite. `bytes`
+// holds the tensor's elements from element `begin` on.
 absl::Status CheckFinite(const ModelTensor& tensor, int64_t begin, absl::Span<const std::byte> bytes);
 
-// The same of a checkpoint, whose optimizer state is not looked at.
+// Like the above, for a checkpoint, whose optimizer state is ignored.
 absl::Status CheckWeights(const std::string& path, const CheckpointReader& reader,
                           absl::Span<const model::Parameter> parameters);
 
-// Opens and checks the folder of model.weights = "from", and a checkpoint folder. EnvironmentError where a
-// file is absent or may not be read, BadDataError where one is damaged or of another model.
-absl::Status CheckModelFolder(const std::string& path, const model::ModelSpec& spec);
-absl::Status CheckCheckpointFolder(const std::string& path, const model::ModelSpec& spec);
+// Open and check a Hugging Face folder (for model.weights = "from") or a checkpoint folder. Return
+// EnvironmentError if a file is missing or unreadable, and BadDataError if a file is damaged or belongs to
+// another model. `unused` has the same meaning as for CheckWeights.
+absl::Status CheckModelFolder(const std::string& path, const model::Architecture& spec,
+                              std::vector<std::string>* unused = nullptr);
+absl::Status CheckCheckpointFolder(const std::string& path, const model::Architecture& spec);
 
 }  // namespace trainctl::checkpoint

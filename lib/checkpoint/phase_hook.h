@@ -1,5 +1,6 @@
-// Named moments of a save, for fault injection: "saving" (a rank file is half written),
-// "before_commit_rename", "after_commit_rename". Set it before saving starts; not thread safe.
+// Calls a hook at named points of a save, for fault injection: "saving" (when a rank's file is half written),
+// "before_commit_rename" and "after_commit_rename". Set the hook before the first save; setting it is not
+// thread-safe.
 #pragma once
 
 #include <functional>
@@ -8,7 +9,7 @@ namespace trainctl::checkpoint {
 
 using PhaseHook = std::function<void(const char* phase)>;
 
-void SetPhaseHook(PhaseHook hook);  // an empty function removes it
+void SetPhaseHook(PhaseHook hook);  // an empty function removes the hook
 void ReachPhase(const char* phase);
 
 }  // namespace trainctl::checkpoint

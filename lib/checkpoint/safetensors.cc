@@ -35,7 +35,7 @@ absl::Status ParseMetadata(const nlohmann::json& value, absl::string_view what, 
 absl::StatusOr<TensorInfo> ParseTensor(const std::string& name, const nlohmann::json& value,
                                        absl::string_view what) {
   const std::string where = absl::StrCat(what, ": tensor '", name, "'");
-  if (!value.is_object()) return BadDataError(absl::StrCat(where, " is not described by an object"));
+  if (!value.is_object()) return BadDataError(absl::StrCat(where, " must be described by an object"));
   for (const auto& [key, unused] : value.items()) {
     if (key != "dtype" && key != "shape" && key != "data_offsets") {
       return BadDataError(absl::StrCat(where, " has the unknown field '", key, "'"));
@@ -64,7 +64,7 @@ absl::StatusOr<TensorInfo> ParseTensor(const std::string& name, const nlohmann::
   if (!num_bytes.ok()) return Annotate(num_bytes.status(), where);
   if (end < begin || end - begin != *num_bytes) {
     return BadDataError(absl::StrCat(where, ": ", DTypeName(tensor.dtype), " ", ShapeText(tensor.shape),
-                                     " is ", *num_bytes, " bytes but data_offsets are [", begin, ", ", end,
+                                     " is ", *num_bytes, " bytes, but data_offsets are [", begin, ", ", end,
                                      "]"));
   }
   tensor.offset_bytes = begin;
@@ -135,7 +135,7 @@ absl::StatusOr<int64_t> ParseSafetensorsLength(absl::Span<const std::byte> first
   for (int i = 0; i < kLengthBytes; ++i) length |= std::to_integer<uint64_t>(first_8_bytes[i]) << (8 * i);
   if (length > uint64_t{kMaxSafetensorsHeaderBytes}) {
     return BadDataError(absl::StrCat(what, ": not a safetensors file, or damaged: header of ", length,
-                                     " bytes, the limit is ", kMaxSafetensorsHeaderBytes));
+                                     " bytes, but the limit is ", kMaxSafetensorsHeaderBytes));
   }
   if (static_cast<int64_t>(length) > file_bytes - kLengthBytes) {
     return BadDataError(
@@ -169,7 +169,7 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view json,
   for (const TensorInfo& tensor : header.tensors) {
     if (tensor.offset_bytes != covered) {
       return BadDataError(absl::StrCat(what, ": tensor '", tensor.name, "' begins at byte ",
-                                       tensor.offset_bytes, " of the data, the one before it ends at ",
+                                       tensor.offset_bytes, " of the data, but the previous one ends at ",
                                        covered,
                                        tensor.offset_bytes < covered ? ": they overlap" : ": a gap"));
     }
@@ -177,7 +177,7 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view json,
   }
   if (covered != header.data_bytes) {
     return BadDataError(absl::StrCat(what, covered > header.data_bytes ? ": truncated" : ": too long",
-                                     ": the tensors end at byte ", covered, " of the data, the file has ",
+                                     ": the tensors end at byte ", covered, " of the data, but the file has ",
                                      header.data_bytes));
   }
   return header;
@@ -208,7 +208,7 @@ absl::StatusOr<std::string> FormatSafetensorsHeader(
   int64_t offset = 0;
   for (TensorInfo& tensor : tensors) {
     if (tensor.name.empty() || tensor.name == kMetadataKey) {
-      return BadDataError(absl::StrCat("'", tensor.name, "' cannot be the name of a tensor"));
+      return BadDataError(absl::StrCat("'", tensor.name, "' is not a valid tensor name"));
     }
     if (!names.insert(tensor.name).second) {
       return BadDataError(absl::StrCat("two tensors are named '", tensor.name, "'"));
@@ -228,7 +228,7 @@ absl::StatusOr<std::string> FormatSafetensorsHeader(
   json += "}";
   json.append((8 - json.size() % 8) % 8, ' ');
   if (static_cast<int64_t>(json.size()) > kMaxSafetensorsHeaderBytes) {
-    return BadDataError(absl::StrCat("a safetensors header of ", json.size(), " bytes is over the limit of ",
+    return BadDataError(absl::StrCat("a safetensors header of ", json.size(), " bytes exceeds the limit of ",
                                      kMaxSafetensorsHeaderBytes));
   }
   std::string header;

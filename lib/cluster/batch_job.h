@@ -1,4 +1,5 @@
-// What a batch system says of itself to the processes that it starts, by their environment.
+// Reads the environment variables that a batch system sets for the processes it starts. Thread-safe if
+// `environment` is.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +12,28 @@
 
 namespace trainctl::cluster {
 
-// The value of a variable; null: it has none. Such as std::getenv.
+// The variable that Slurm sets in a job or step with GPUs.
+inline constexpr char kGpusOnNodeVariable[] = "SLURM_GPUS_ON_NODE";
+
+// A function that returns the value of a variable, or null if it is not set, for example std::getenv.
 using Environment = std::function<const char*(const char* name)>;
 
 struct BatchJob {
   std::string id;                  // "1234"
-  std::string node_list;           // as Slurm writes it
-  std::vector<std::string> nodes;  // the same, name by name
-  std::string this_node;           // "" where it does not say
+  std::string node_list;           // in Slurm's notation
+  std::vector<std::string> nodes;  // the names in node_list
+  std::string this_node;           // name of this node; "" if unknown
 };
-// The job of Slurm that this process belongs to, if any. BadDataError: its list of nodes cannot be read.
+// Returns the Slurm job that this process belongs to, if any. Returns BadDataError if the job's node list
+// cannot be parsed.
 absl::StatusOr<std::optional<BatchJob>> FindBatchJob(const Environment& environment);
 
-// That a command was started several times at once, as programs of MPI are.
+// Evidence that several copies of a command were started at once, as for an MPI program.
 struct Copies {
   std::string starter;   // "srun"
   std::string variable;  // "SLURM_STEP_NUM_TASKS"
-  int64_t count = 0;     // two or more
-  std::string rank;      // of this one; "" where it does not say
+  int64_t count = 0;     // at least two
+  std::string rank;      // rank of this copy; "" if unknown
 };
 std::optional<Copies> FindCopies(const Environment& environment);
 

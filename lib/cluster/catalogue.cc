@@ -175,36 +175,36 @@ std::string Assumption(const Wording& said, const Wording& note, const Device& d
   if (fitting.size() > 1) {
     std::vector<const Variant*> others(fitting.begin() + 1, fitting.end());
     parts.push_back(
-        absl::StrCat("taken as ", device.name, ", which the text does not tell from ", NamesOf(others)));
+        absl::StrCat("interpreted as ", device.name, ", although the text also fits ", NamesOf(others)));
   } else if (memory_from_note) {
-    parts.push_back(
-        absl::StrCat("taken as ", device.name, " by the memory in parentheses, ", note.memory_gb, " GB"));
+    parts.push_back(absl::StrCat("interpreted as ", device.name, " because of the memory in parentheses, ",
+                                 note.memory_gb, " GB"));
   }
   if (!memory_from_note && said.memory_gb != 0 && note.memory_gb != 0 && said.memory_gb != note.memory_gb) {
-    parts.push_back(absl::StrCat("the ", note.memory_gb, " GB in parentheses are not followed"));
+    parts.push_back(absl::StrCat("the ", note.memory_gb, " GB in parentheses are ignored"));
   }
   if (said.memory_gb == 0 && note.memory_gb != 0 && !memory_from_note) {
-    parts.push_back(absl::StrCat("the ", note.memory_gb, " GB in parentheses are not followed"));
+    parts.push_back(absl::StrCat("the ", note.memory_gb, " GB in parentheses are ignored"));
   }
   for (const std::vector<std::string>& families : {said.other_families, note.other_families}) {
     for (const std::string& family : families) {
-      if (family != said.family) parts.push_back(absl::StrCat("'", family, "' is not followed"));
+      if (family != said.family) parts.push_back(absl::StrCat("'", family, "' is ignored"));
     }
   }
   if (!note.family.empty() && note.family != said.family) {
-    parts.push_back(absl::StrCat("'", note.family, "' in parentheses is not followed"));
+    parts.push_back(absl::StrCat("'", note.family, "' in parentheses is ignored"));
   }
   if (said.power_limited || note.power_limited) {
-    parts.push_back("the power limit is not stated: priced without one, which is too fast");
+    parts.push_back("the power limit is unknown and ignored, so estimates are too fast");
   }
   for (const int watts : {said.watts, note.watts}) {
     if (watts != 0 && !absl::StrContains(device.note, absl::StrCat(watts, " W"))) {
-      parts.push_back(absl::StrCat("a limit of ", watts, " W is not modelled"));
+      parts.push_back(absl::StrCat("a limit of ", watts, " W is not modeled"));
     }
   }
   if (absl::string_view(device.name) == "mi250x-gcd" &&
       std::find(said.forms.begin(), said.forms.end(), "gcd") == said.forms.end()) {
-    parts.push_back("one device is one of the module's two dies");
+    parts.push_back("each of the module's two dies counts as one device");
   }
   if (!said.unknown.empty()) {
     parts.push_back(absl::StrCat("not understood: ", QuotedName(absl::StrJoin(said.unknown, " "))));
@@ -222,7 +222,7 @@ absl::StatusOr<DeviceMatch> FindDevice(absl::string_view text) {
   if (const size_t mig = text.find(" MIG "); mig != absl::string_view::npos) {
     TRAINCTL_ASSIGN_OR_RETURN(DeviceMatch whole, FindDevice(text.substr(0, mig)));
     absl::StrAppend(&whole.assumption, whole.assumption.empty() ? "" : "; ",
-                    "a MIG instance is planned with the rates of the whole GPU, which is too fast");
+                    "a MIG instance is planned with the rates of the whole GPU, so estimates are too fast");
     return whole;
   }
   const size_t parenthesis = text.find('(');
@@ -230,7 +230,7 @@ absl::StatusOr<DeviceMatch> FindDevice(absl::string_view text) {
   const Wording note = parenthesis == absl::string_view::npos ? Wording() : Read(text.substr(parenthesis));
   if (said.family.empty()) {
     if (!Words(text).empty()) return Unknown(text);
-    return UsageError("no device is named; give one such as h100-sxm-80gb");
+    return UsageError("no device was specified; use a name such as h100-sxm-80gb");
   }
   // "6000" alone may be a card of three generations.
   if (said.family == "6000" && std::find(said.forms.begin(), said.forms.end(), "ada") == said.forms.end()) {

@@ -1,5 +1,5 @@
-// What stands next to a device's row in catalogue_devices.cc, for the look-ups of catalogue.cc and
-// catalogue_nodes.cc alone.
+// Data that accompanies the device rows in catalogue_devices.cc. Used only by the look-ups in catalogue.cc
+// and catalogue_nodes.cc.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace trainctl::cluster {
 
-// How people name a device: a family, perhaps a form, perhaps a size of memory. Of the rows that a text
-// fits, the first is meant by default.
+// One way in which people name a device: a family, optionally with a form factor and a memory size. If
+// several rows match a text, the first is the default.
 struct Variant {
   const char* family;
   const char* device;
-  std::vector<absl::string_view> forms;  // each word that may be said of it
-  std::vector<int> memory_gb;            // data sheet and driver do not agree, both are said
+  std::vector<absl::string_view> forms;  // words that may describe the form factor
+  std::vector<int> memory_gb;            // sizes according to the data sheet and the driver, which may differ
 };
 const std::vector<Variant>& Variants();
 
@@ -32,10 +32,10 @@ struct NodeRow {
   const char* source;
 };
 
-// Begins the source of a host that no vendor defines.
+// Prefix for the source of a host that no vendor defines.
 #define ASSUMED "an assumption, no vendor defines this host: "
 
-// Such hosts, of devices that no other node of the catalogue has.
+// Returns the hosts that are assumed for devices that appear in no other node of the catalogue.
 absl::Span<const NodeRow> AssumedHosts();
 
 }  // namespace trainctl::cluster

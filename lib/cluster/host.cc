@@ -14,16 +14,10 @@
 #include "absl/strings/str_split.h"
 #include "base/files.h"
 #include "base/status.h"
+#include "cluster/control_groups.h"
 
 namespace trainctl::cluster {
 namespace {
-
-std::optional<int64_t> ReadNumber(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadFile(path);
-  int64_t value = 0;
-  if (!text.ok() || !absl::SimpleAtoi(absl::StripAsciiWhitespace(*text), &value)) return std::nullopt;
-  return value;
-}
 
 // The value of "<key> <number>" or "<key>: <number> kB".
 std::optional<int64_t> FindNumber(absl::string_view text, absl::string_view key) {
@@ -36,47 +30,14 @@ std::optional<int64_t> FindNumber(absl::string_view text, absl::string_view key)
   return std::nullopt;
 }
 
-// The folder of this process's group and all folders above it, up to the mount. A container often
-// sees its own group as the mount's root while /proc names the path outside: missing ones are skipped
-// by whoever reads.
-std::vector<std::string> GroupFolders(const std::string& mount, absl::string_view group) {
-  std::vector<std::string> folders = {mount};
-  std::string folder = mount;
-  for (absl::string_view part : absl::StrSplit(group, '/', absl::SkipEmpty())) {
-    absl::StrAppend(&folder, "/", part);
-    folders.push_back(folder);
-  }
-  return folders;
-}
-
-struct Groups {
-  std::vector<std::string> unified, memory, cpu;
-};
-
-Groups FindGroups(const std::string& root) {
-  Groups groups;
-  const std::string mount = root + "/sys/fs/cgroup";
-  const absl::StatusOr<std::string> text = ReadFile(root + "/proc/self/cgroup");
-  if (!text.ok()) return groups;
-  for (absl::string_view line : absl::StrSplit(*text, '\n', absl::SkipEmpty())) {
-    const std::vector<absl::string_view> fields = absl::StrSplit(line, absl::MaxSplits(':', 2));
-    if (fields.size() != 3) continue;
-    if (fields[1].empty()) groups.unified = GroupFolders(mount, fields[2]);
-    for (absl::string_view controller : absl::StrSplit(fields[1], ',')) {
-      if (controller == "memory") groups.memory = GroupFolders(mount + "/memory", fields[2]);
-      if (controller == "cpu") groups.cpu = GroupFolders(mount + "/cpu", fields[2]);
-    }
-  }
-  return groups;
-}
-
 void LimitMemory(const std::string& folder, const char* limit_file, const char* usage_file,
                  const char* reclaimable_key, Host* host) {
-  const std::optional<int64_t> limit = ReadNumber(absl::StrCat(folder, "/", limit_file));
+  const std::optional<int64_t> limit = ReadGroupNumber(absl::StrCat(folder, "/", limit_file));
   // "max" is no number; version 1 writes nearly 2^63 for it.
   if (!limit.has_value() || *limit >= host->memory_total_bytes) return;
   host->memory_total_bytes = *limit;
-  const int64_t used = ReadNumber(absl::StrCat(folder, "/", usage_file)).value_or(0);
+  host->memory_limit = limit_file;
+  const int64_t used = ReadGroupNumber(absl::StrCat(folder, "/", usage_file)).value_or(0);
   const absl::StatusOr<std::string> stat = ReadFile(absl::StrCat(folder, "/memory.stat"));
   const int64_t reclaimable = stat.ok() ? FindNumber(*stat, reclaimable_key).value_or(0) : 0;
   const int64_t available = *limit - std::max<int64_t>(0, used - reclaimable);
@@ -89,9 +50,12 @@ void LimitCores(int64_t quota, int64_t period, Host* host) {
 }
 
 void ApplyGroups(const std::string& root, Host* host) {
-  const Groups groups = FindGroups(root);
+  const ControlGroups groups = FindControlGroups(root);
   for (const std::string& folder : groups.unified) {
-    LimitMemory(folder, "memory.max", "memory.current", "inactive_file", host);
+    // Beyond memory.high the kernel stops the group's processes again and again to reclaim memory.
+    for (const char* limit_file : {"memory.max", "memory.high"}) {
+      LimitMemory(folder, limit_file, "memory.current", "inactive_file", host);
+    }
     const absl::StatusOr<std::string> text = ReadFile(folder + "/cpu.max");
     if (!text.ok()) continue;
     const std::vector<absl::string_view> words =
@@ -105,8 +69,8 @@ void ApplyGroups(const std::string& root, Host* host) {
     LimitMemory(folder, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", host);
   }
   for (const std::string& folder : groups.cpu) {
-    LimitCores(ReadNumber(folder + "/cpu.cfs_quota_us").value_or(0),
-               ReadNumber(folder + "/cpu.cfs_period_us").value_or(0), host);
+    LimitCores(ReadGroupNumber(folder + "/cpu.cfs_quota_us").value_or(0),
+               ReadGroupNumber(folder + "/cpu.cfs_period_us").value_or(0), host);
   }
 }
 

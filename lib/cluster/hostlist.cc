@@ -62,7 +62,7 @@ absl::StatusOr<std::vector<std::string>> ExpandRanges(absl::string_view list, ab
 
 // One entry of the list, such as "n[1-2]-ib[0-1]". Brackets are balanced.
 absl::StatusOr<std::vector<std::string>> ExpandEntry(absl::string_view list, absl::string_view entry) {
-  if (entry.empty()) return NotAList(list, "a name is empty");
+  if (entry.empty()) return NotAList(list, "it contains an empty name");
   std::vector<std::string> names = {""};
   while (!entry.empty()) {
     std::vector<std::string> parts;
@@ -74,7 +74,8 @@ absl::StatusOr<std::vector<std::string>> ExpandEntry(absl::string_view list, abs
       const size_t end = std::min(entry.find('['), entry.size());
       const absl::string_view text = entry.substr(0, end);
       if (!std::all_of(text.begin(), text.end(), IsOfAName)) {
-        return NotAList(list, absl::StrCat("'", absl::CHexEscape(text), "' is no part of a host's name"));
+        return NotAList(list, absl::StrCat("'", absl::CHexEscape(text),
+                                           "' contains characters that are not allowed in a host name"));
       }
       parts = {std::string(text)};
       entry.remove_prefix(end);
@@ -86,7 +87,8 @@ absl::StatusOr<std::vector<std::string>> ExpandEntry(absl::string_view list, abs
     longer.reserve(names.size() * parts.size());
     for (const std::string& name : names) {
       for (const std::string& part : parts) {
-        if (name.size() + part.size() > kMaxHostName) return NotAList(list, "a name is too long");
+        if (name.size() + part.size() > kMaxHostName)
+          return NotAList(list, "it contains a name that is too long");
         longer.push_back(name + part);
       }
     }
@@ -107,10 +109,10 @@ absl::StatusOr<std::vector<std::string>> ExpandHostlist(absl::string_view list) 
     if (!at_end && list[i] == (in_bracket ? ']' : '[')) {
       in_bracket = !in_bracket;
     } else if (!at_end && (list[i] == '[' || list[i] == ']')) {
-      return NotAList(list, absl::StrCat("a '", list.substr(i, 1), "' too many"));
+      return NotAList(list, absl::StrCat("unexpected '", list.substr(i, 1), "'"));
     }
     if (!at_end && (list[i] != ',' || in_bracket)) continue;
-    if (in_bracket) return NotAList(list, "a '[' is not closed");
+    if (in_bracket) return NotAList(list, "a '[' is never closed");
     TRAINCTL_ASSIGN_OR_RETURN(std::vector<std::string> names,
                               ExpandEntry(list, list.substr(begin, i - begin)));
     if (static_cast<int64_t>(hosts.size() + names.size()) > kMaxHosts) {

@@ -1,5 +1,5 @@
-// NVIDIA's GPUs as the kernel's module lists them in /proc, for machines and containers without the driver's
-// own library. Thread safe.
+// Lists NVIDIA GPUs from the kernel module's files in /proc, for machines and containers without the driver
+// library. Thread-safe.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@ namespace trainctl::cluster {
 
 struct KernelGpu {
   std::string pci_address;  // "0000:1b:00.0"
-  ListedGpu gpu;            // its MIG instances are not known
+  ListedGpu gpu;            // the GPU without its MIG instances, which /proc does not list
 };
 
-// By PCI address, as nvidia-smi numbers GPUs; empty if there is no module. `root` comes before /proc; tests
-// give a folder of their own.
+// Returns the GPUs sorted by PCI address, as in nvidia-smi, or an empty list if the module is not loaded.
+// `root` is a prefix of /proc, for tests.
 std::vector<KernelGpu> ListGpusOfKernel(const std::string& root);
 
 }  // namespace trainctl::cluster

@@ -32,7 +32,7 @@ absl::Status Wrong(absl::string_view field, absl::string_view value, absl::strin
 
 absl::Status WrongVariable(const char* name, absl::string_view value) {
   return UsageError(absl::StrCat(name, "=", QuotedName(value),
-                                 " is not what trainctl printed into the manifest of this job"));
+                                 " differs from the value that trainctl printed into this job's manifest"));
 }
 
 std::string Text(const Environment& environment, const char* name) {
@@ -45,28 +45,29 @@ std::string Text(const Environment& environment, const char* name) {
 absl::Status CheckKubernetesName(absl::string_view name, int64_t nodes) {
   if (name.empty()) return absl::OkStatus();
   if (!IsLabel(name) || !absl::ascii_islower(static_cast<unsigned char>(name.front()))) {
-    return Wrong(
-        "name", name,
-        "cannot name a job: write lower-case letters, digits and '-', a letter first and no '-' last");
+    return Wrong("name", name,
+                 "is not a valid job name: use lowercase letters, digits and '-', starting with a letter and "
+                 "not ending with '-'");
   }
   const std::string longest = PodName(name, std::max<int64_t>(nodes, 1) - 1);
   if (longest.size() <= kMaxLabel) return absl::OkStatus();
   return Wrong("name", name,
                absl::StrCat("is too long: the host name ", longest, " would have ", longest.size(),
-                            " characters, and ", kMaxLabel, " are allowed"));
+                            " characters, but only ", kMaxLabel, " are allowed"));
 }
 
 absl::Status CheckKubernetesNamespace(absl::string_view name_space) {
   if (name_space.empty() || IsLabel(name_space)) return absl::OkStatus();
-  return Wrong("namespace", name_space,
-               "cannot be a namespace: write lower-case letters, digits and '-', no '-' first or last");
+  return Wrong(
+      "namespace", name_space,
+      "is not a valid namespace: use lowercase letters, digits and '-', and do not start or end with '-'");
 }
 
 absl::Status CheckKubernetesImage(absl::string_view image) {
   const bool is_printable = std::all_of(
       image.begin(), image.end(), [](char c) { return absl::ascii_isgraph(static_cast<unsigned char>(c)); });
   if (is_printable) return absl::OkStatus();
-  return Wrong("image", image, "cannot be an image: it has a space or a character beyond ASCII");
+  return Wrong("image", image, "is not a valid image: it contains a space or a non-ASCII character");
 }
 
 absl::Status CheckKubernetesClaim(absl::string_view claim) {
@@ -76,7 +77,7 @@ absl::Status CheckKubernetesClaim(absl::string_view claim) {
     return absl::OkStatus();
   }
   return Wrong("claim", claim,
-               "cannot name a PersistentVolumeClaim: write lower-case letters, digits, '-' and '.'");
+               "is not a valid PersistentVolumeClaim name: use lowercase letters, digits, '-' and '.'");
 }
 
 absl::Status CheckKubernetesMount(absl::string_view mount) {
@@ -87,7 +88,7 @@ absl::Status CheckKubernetesMount(absl::string_view mount) {
   if (is_absolute && !absl::StrContains(mount, ':') && std::none_of(parts.begin(), parts.end(), is_bad)) {
     return absl::OkStatus();
   }
-  return Wrong("mount", mount, "is no folder to mount at: write an absolute path such as \"/shared\"");
+  return Wrong("mount", mount, "is not a valid mount point: use an absolute path such as \"/shared\"");
 }
 
 std::string PodName(absl::string_view job, int64_t index) { return absl::StrCat(job, "-", index); }

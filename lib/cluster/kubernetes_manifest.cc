@@ -56,8 +56,8 @@ std::vector<std::pair<std::string, std::string>> FilesOfAllPods(const Kubernetes
 
 std::string SecretDocument(const KubernetesJob& job) {
   std::string text = absl::StrCat(
-      "# Lets pods into the job. Pipe it to kubectl; do not keep it in a file or a repository.\n"
-      "apiVersion: v1\nkind: Secret\n",
+      "# Lets pods join the job. Pipe this to kubectl; do not store it in a file or repository.\napiVersion: "
+      "v1\nkind: Secret\n",
       Metadata(job.config), "type: Opaque\nimmutable: true\nstringData:\n");
   for (const auto& [file, content] : FilesOfAllPods(job.secret)) {
     absl::StrAppend(&text, "  ", file, ": ", Quoted(content), "\n");
@@ -90,8 +90,8 @@ std::string NetworkPolicyDocument(const KubernetesConfig& config) {
   const std::string pods =
       absl::StrCat("podSelector: {matchLabels: {batch.kubernetes.io/job-name: ", Quoted(config.name), "}}\n");
   return absl::StrCat(
-      "# Only pods of the job reach its pods.\n"
-      "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\n",
+      "# Only the job's own pods can reach its pods.\napiVersion: networking.k8s.io/v1\nkind: "
+      "NetworkPolicy\n",
       Metadata(config), "spec:\n  ", pods,
       "  policyTypes: [Ingress]\n"
       "  ingress:\n"
@@ -138,20 +138,14 @@ std::string JobDocument(const KubernetesJob& job) {
       "  completionMode: Indexed\n"
       "  completions: ",
       num_pods, "\n  parallelism: ", num_pods, "\n  backoffLimitPerIndex: ", job.max_restarts,
-      "\n"
-      "  maxFailedIndexes: 0  # no pod trains without the others\n"
-      "  podReplacementPolicy: Failed\n"
-      "  podFailurePolicy:\n"
-      "    rules:\n"
-      "    - action: Ignore  # evicted or preempted, its node drained or gone\n"
-      "      onPodConditions:\n"
-      "      - {type: DisruptionTarget, status: \"True\"}\n"
-      "    - action: Ignore  # stopped on request, or the launcher was lost: the same command goes on\n"
-      "      onExitCodes: {containerName: trainctl, operator: In, values: [",
+      "\n  maxFailedIndexes: 0  # no pod can train without the others\n  podReplacementPolicy: Failed\n  "
+      "podFailurePolicy:\n    rules:\n    - action: Ignore  # evicted or preempted, its node drained or "
+      "gone\n      onPodConditions:\n      - {type: DisruptionTarget, status: \"True\"}\n    - action: "
+      "Ignore  # stopped on request, or the launcher was lost: the same command continues\n      "
+      "onExitCodes: {containerName: trainctl, operator: In, values: [",
       static_cast<int>(ExitCode::kStoppedResumable),
-      "]}\n"
-      "    - action: FailJob  # what no restart mends: docs/reference/exit-codes.md\n"
-      "      onExitCodes: {containerName: trainctl, operator: In, values: [",
+      "]}\n    - action: FailJob  # errors that a restart cannot fix: docs/reference/exit-codes.md\n      "
+      "onExitCodes: {containerName: trainctl, operator: In, values: [",
       FinalCodes(),
       "]}\n"
       "  template:\n"
@@ -171,10 +165,7 @@ std::string JobDocument(const KubernetesJob& job) {
       "      containers:\n"
       "      - name: trainctl\n"
       "        image: ",
-      Quoted(config.image),
-      "\n"
-      "        # Pod 0 launches, the others wait for it.\n"
-      "        command: [",
+      Quoted(config.image), "\n        # Pod 0 runs the launch; the others wait for it.\n        command: [",
       QuotedCommand(job.command), "]\n        workingDir: ", Quoted(config.mount),
       "\n"
       "        env:\n"
@@ -201,8 +192,7 @@ std::string JobDocument(const KubernetesJob& job) {
       "        - {name: shm, mountPath: /dev/shm}\n"
       "        - {name: tmp, mountPath: /tmp}\n",
       SecretMounts(job.secret),
-      "        # Each pod sees its own key only.\n"
-      "        - {name: secret, mountPath: ",
+      "        # Each pod sees only its own key.\n        - {name: secret, mountPath: ",
       Quoted(absl::StrCat(kSecretFolder, "/", kKeyFile)), ", subPathExpr: ", kKeyFile, "-$(", kIndexVariable,
       "), readOnly: true}\n"
       "      volumes:\n"
@@ -227,7 +217,7 @@ absl::StatusOr<std::string> KubernetesManifest(const KubernetesJob& job) {
   for (const std::string& key : job.secret.keys) num_bytes += key.size();
   if (num_bytes > kMaxSecretBytes) {
     return UsageError(absl::StrCat("cluster.nodes = ", job.secret.keys.size(),
-                                   " needs more keys than one Secret of Kubernetes holds (", kMaxSecretBytes,
+                                   " needs more keys than one Kubernetes Secret can hold (", kMaxSecretBytes,
                                    " bytes); use fewer, larger pods"));
   }
   return absl::StrCat(SecretDocument(job), "---\n", ServiceDocument(job.config), "---\n",

@@ -1,5 +1,5 @@
-// The manifest of a job of Kubernetes: a Secret, a headless Service, a NetworkPolicy and an Indexed Job, as
-// YAML for `kubectl apply -f -`. Pure; thread safe.
+// Generates the manifest of a Kubernetes job: a Secret, a headless Service, a NetworkPolicy and an Indexed
+// Job, as YAML for `kubectl apply -f -`. Pure functions; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,25 @@
 
 namespace trainctl::cluster {
 
-// What each pod's file holds; printed into the Secret.
+// The contents of the files that the pods get from the Secret.
 struct KubernetesSecret {
-  std::string authority_pem;  // all pods see this and the next two
+  std::string authority_pem;  // visible to all pods, as are the next two fields
   std::string bootstrap_certificate_pem;
   std::string bootstrap_key_pem;
-  std::vector<std::string> keys;  // by index of the pod, which sees no other
+  std::vector<std::string> keys;  // keys by pod index; each is visible only to its pod
 };
 
 struct KubernetesJob {
-  KubernetesConfig config;           // complete and checked
-  KubernetesSecret secret;           // a key for each pod
-  std::vector<std::string> command;  // of every pod
+  KubernetesConfig config;           // complete and valid settings
+  KubernetesSecret secret;           // secret with one key per pod
+  std::vector<std::string> command;  // command that every pod runs
   int64_t gpus_per_pod = 0;
-  int64_t max_restarts = 3;     // of a pod, for a failure that is its own
+  // Number of times a pod is restarted after its own failure.
+  int64_t max_restarts = 3;
   absl::Duration stop_timeout;  // launch.stop_timeout
 };
 
-// UsageError: the Secret would be larger than Kubernetes stores.
+// Returns the manifest, or UsageError if the Secret would be larger than Kubernetes allows.
 absl::StatusOr<std::string> KubernetesManifest(const KubernetesJob& job);
 
 }  // namespace trainctl::cluster

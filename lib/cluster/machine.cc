@@ -15,7 +15,7 @@ void Override(const std::optional<int64_t>& stated, Constant& constant) {
 }
 
 // A measured rate belongs to the hardware that it was measured on.
-constexpr Constant kNotMeasured = {0, "not measured: the recipe states another data sheet"};
+constexpr Constant kNotMeasured = {0, "not measured: the recipe overrides the data sheet"};
 
 void OverrideDevice(const StatedMachine& c, Machine& machine) {
   machine.own_device = *machine.device;
@@ -120,7 +120,7 @@ absl::StatusOr<StatedMachine> StatedMachineFromJson(const Json& json, absl::stri
   for (const auto& [name, number] : kStatedNumbers) {
     if (!json.contains(name)) continue;
     TRAINCTL_ASSIGN_OR_RETURN(stated.*number, JsonInt(json, name, what));
-    if (*(stated.*number) < 0) return BadDataError(absl::StrCat(what, ": field '", name, "' is below 0"));
+    if (*(stated.*number) < 0) return BadDataError(absl::StrCat(what, ": field '", name, "' is negative"));
   }
   constexpr int64_t kMost = int64_t{1} << 20;
   if (stated.nodes < 1 || stated.nodes > kMost || stated.devices_per_node < 1 ||

@@ -1,5 +1,5 @@
-// The machine that something is priced for: a device in its node, rows of the catalogue or copies of them
-// where other numbers were stated. Pure; thread safe.
+// The machine for which the planner estimates: a device in its node. Both are rows of the catalogue, or
+// copies of rows in which stated values replace the catalogue's. Pure functions; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace trainctl::cluster {
 
-// What a machine follows from. Empty: as the catalogue has it.
+// The values that the user states about a machine. Values that are not set come from the catalogue.
 struct StatedMachine {
   std::string device;
   std::optional<std::string> node;
@@ -32,13 +32,13 @@ struct Machine {
   int64_t num_nodes = 1;
   StatedMachine stated;
   std::vector<std::string> notes;
-  // Storage of what is not a row of the catalogue.
+  // Storage for rows that differ from the catalogue; `device` and `node` may point here.
   Device own_device;
   Node own_node;
   Link own_scale_up, own_scale_out;
 
   Machine() = default;
-  Machine(const Machine&) = delete;  // it points into itself
+  Machine(const Machine&) = delete;  // because it points into itself
   Machine& operator=(const Machine&) = delete;
 
   int64_t num_gpus() const { return num_nodes * node->gpus; }
@@ -46,11 +46,11 @@ struct Machine {
 
 inline constexpr char kStatedSource[] = "stated in the recipe";
 
-// UsageError: an unknown device or node.
+// Looks up a machine. Returns UsageError for an unknown device or node.
 absl::StatusOr<std::shared_ptr<const Machine>> MachineOf(const StatedMachine& stated);
 
 nlohmann::ordered_json ToJson(const StatedMachine& stated);
-// BadDataError naming `what` and the field.
+// The inverse of ToJson. A BadDataError names `what` and the field.
 absl::StatusOr<StatedMachine> StatedMachineFromJson(const nlohmann::ordered_json& json,
                                                     absl::string_view what);
 

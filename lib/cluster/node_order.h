@@ -1,5 +1,5 @@
-// The order of nodes in which neighbours in the network get neighbouring ranks, so that what talks most stays
-// below one switch. Pure; thread safe.
+// Orders nodes by network topology, so that nearby nodes get nearby ranks and most traffic stays below one
+// switch. Pure functions; thread-safe.
 #pragma once
 
 #include <string>
@@ -9,9 +9,10 @@
 
 namespace trainctl::cluster {
 
-// `nodes` with those of one switch, or of one block, next to each other; the first stays the first, and
-// otherwise their order is kept. `topology` is what `scontrol show topology` prints: a line for each switch
-// (topology/tree) or block (topology/block), with all nodes below it. What it does not tell changes nothing.
+// Returns `nodes` reordered so that nodes of the same switch or block are adjacent. The first node stays
+// first, and the order is otherwise preserved. `topology` is the output of `scontrol show topology`, which
+// has one line per switch (topology/tree) or block (topology/block) with all nodes below it. Nodes that do
+// not appear in it keep their positions.
 std::vector<std::string> OrderBySwitch(const std::vector<std::string>& nodes, absl::string_view topology);
 
 }  // namespace trainctl::cluster

@@ -36,9 +36,9 @@ absl::StatusOr<std::string> Word(absl::string_view text) {
     return absl::ascii_iscntrl(static_cast<unsigned char>(c)) || c == '"' || c == '\\';
   });
   if (can_be) return absl::StrCat("\"", text, "\"");
-  return UsageError(absl::StrCat(QuotedName(text),
-                                 " cannot be told to Slurm: a control character, a quotation mark or a "
-                                 "backslash is in it"));
+  return UsageError(absl::StrCat(
+      QuotedName(text),
+      " cannot be passed to Slurm: it contains a control character, a quotation mark or a backslash"));
 }
 
 bool IsOurs(absl::string_view option) {
@@ -67,17 +67,22 @@ absl::Status CheckSubmitOptions(const std::vector<std::string>& options) {
   for (const std::string& option : options) {
     if (!absl::StartsWith(option, "-")) {
       return UsageError(absl::StrCat("launch.slurm.submit_options: ", QuotedName(option),
-                                     " is no option of sbatch; write \"--name=value\" in one piece"));
+                                     " is not an sbatch option; write \"--name=value\" as one string"));
     }
     if (IsOurs(option)) {
-      return UsageError(absl::StrCat(
-          "launch.slurm.submit_options: ", QuotedName(option),
-          " is set by trainctl: nodes come from cluster.nodes, the warning from launch.slurm.save_before, "
-          "variables from launch.env; take it out"));
+      return UsageError(absl::StrCat("launch.slurm.submit_options: ", QuotedName(option),
+                                     " is set by trainctl itself: nodes from cluster.nodes, the warning from "
+                                     "launch.slurm.save_before, variables from launch.env; remove it"));
     }
     TRAINCTL_RETURN_IF_ERROR(Annotate(Word(option).status(), "launch.slurm.submit_options"));
   }
   return absl::OkStatus();
+}
+
+bool NamesDevices(const std::vector<std::string>& options) {
+  return absl::c_any_of(options, [](const std::string& option) {
+    return absl::c_any_of(kDevices, [&](const char* name) { return absl::StartsWith(option, name); });
+  });
 }
 
 absl::StatusOr<std::string> SlurmScript(const SlurmJob& job) {
@@ -94,10 +99,7 @@ absl::StatusOr<std::string> SlurmScript(const SlurmJob& job) {
       absl::StrCat("--chdir=", job.folder),
       absl::StrCat("--output=", job.output),
       "--open-mode=append"};
-  const bool says_devices = absl::c_any_of(job.config.submit_options, [](const std::string& option) {
-    return absl::c_any_of(kDevices, [&](const char* name) { return absl::StartsWith(option, name); });
-  });
-  if (job.devices_per_node > 0 && !says_devices)
+  if (job.devices_per_node > 0 && !NamesDevices(job.config.submit_options))
     options.push_back(absl::StrCat("--gpus-per-node=", job.devices_per_node));
   options.insert(options.end(), job.config.submit_options.begin(), job.config.submit_options.end());
   std::string script = "#!/bin/bash\n";
@@ -132,7 +134,7 @@ absl::StatusOr<std::string> ParseSubmitted(absl::string_view output) {
     return absl::ascii_isdigit(static_cast<unsigned char>(c));
   });
   if (is_number) return std::string(number);
-  return EnvironmentError(absl::StrCat("sbatch told no number of a job, but: ", output));
+  return EnvironmentError(absl::StrCat("sbatch did not print a job number; it printed: ", output));
 }
 
 std::string FormatJobRecord(absl::string_view id, absl::string_view folder) {

@@ -74,12 +74,12 @@ class Reader {
     std::optional<VisibleGpu> found;
     for (size_t gpu = 0; gpu < listed_.size(); ++gpu) {
       const std::string& uuid = listed_[gpu].uuid;
-      if (uuid.empty()) return NotListed(entry, "UUIDs", "give the GPU's number instead");
+      if (uuid.empty()) return NotListed(entry, "UUIDs", "use the GPU's number instead");
       if (!absl::StartsWith(uuid, entry)) continue;
       if (found.has_value()) {
-        return EnvironmentError(
-            absl::StrCat(Setting(), ": ", Quoted(entry), " fits ", listed_[found->gpu].uuid, " and ", uuid,
-                         ", and CUDA shows no GPU at all then; give more of the UUID (nvidia-smi -L)"));
+        return EnvironmentError(absl::StrCat(
+            Setting(), ": ", Quoted(entry), " matches both ", listed_[found->gpu].uuid, " and ", uuid,
+            ", in which case CUDA shows no GPU at all; use more digits of the UUID (nvidia-smi -L)"));
       }
       found = VisibleGpu{gpu, std::nullopt};
     }
@@ -96,9 +96,8 @@ class Reader {
       }
     }
     if (!are_listed) {
-      return NotListed(
-          entry, "MIG instances",
-          "check with nvidia-smi -L that the GPU is in MIG mode and that this process may see it");
+      return NotListed(entry, "MIG instances",
+                       "check with nvidia-smi -L that the GPU is in MIG mode and visible to this process");
     }
     return std::nullopt;
   }
@@ -115,7 +114,7 @@ class Reader {
   }
 
   absl::Status NotListed(absl::string_view entry, absl::string_view what, absl::string_view advice) const {
-    return EnvironmentError(absl::StrCat(Setting(), ": the driver lists no ", what, " here, so ",
+    return EnvironmentError(absl::StrCat(Setting(), ": the driver lists no ", what, " on this machine, so ",
                                          Quoted(entry), " cannot be found; ", advice));
   }
 
@@ -123,17 +122,18 @@ class Reader {
     return EnvironmentError(absl::StrCat(
         Setting(), " names ",
         found.instance.has_value() ? std::string("a MIG instance") : absl::StrCat("GPU ", found.gpu),
-        " twice, the second time as ", Quoted(entry), ", and CUDA shows no GPU at all then; name each once"));
+        " twice, the second time as ", Quoted(entry),
+        ", in which case CUDA shows no GPU at all; list each only once"));
   }
 
   absl::Status WhichIsMeant() const {
     const std::string models = absl::StrJoin(
         listed_, ", ", [](std::string* out, const ListedGpu& gpu) { absl::StrAppend(out, gpu.model); });
-    return EnvironmentError(absl::StrCat(
-        Setting(), " selects by number among GPUs that are not alike (", models,
-        "), and CUDA numbers the fastest 0 unless CUDA_DEVICE_ORDER is PCI_BUS_ID: which GPU is meant cannot "
-        "be known here. Set CUDA_DEVICE_ORDER=PCI_BUS_ID to use nvidia-smi's numbers, or give UUIDs "
-        "(nvidia-smi -L)"));
+    return EnvironmentError(
+        absl::StrCat(Setting(), " selects by number among different GPUs (", models,
+                     "), and CUDA makes the fastest one number 0 unless CUDA_DEVICE_ORDER is PCI_BUS_ID, so "
+                     "it is unclear which GPU is meant. Set CUDA_DEVICE_ORDER=PCI_BUS_ID to use nvidia-smi's "
+                     "numbers, or use UUIDs (nvidia-smi -L)"));
   }
 
   std::string Setting() const { return absl::StrCat(kVariable, "=", Quoted(value_)); }
@@ -144,7 +144,7 @@ class Reader {
     std::string text = absl::StrCat(Setting(), " shows ", num_gpus == 0 ? "none" : absl::StrCat(num_gpus),
                                     " of this machine's ", CountOf(listed_.size()));
     if (stopped_at_.has_value() && !stopped_at_->empty() && *stopped_at_ != "-1") {
-      absl::StrAppend(&text, " (CUDA stops at ", Quoted(*stopped_at_), ", which names none of them)");
+      absl::StrAppend(&text, " (CUDA stops at ", Quoted(*stopped_at_), ", which matches none of them)");
     }
     return text;
   }

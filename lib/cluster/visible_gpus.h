@@ -1,9 +1,9 @@
-// Which of a machine's GPUs CUDA shows to a process: what CUDA_VISIBLE_DEVICES means, for everything that
-// counts GPUs, plans for them or places workers near them. Takes the list of GPUs from its caller. Pure;
-// thread safe.
+// Finds the GPUs of a machine that CUDA exposes to a process, based on CUDA_VISIBLE_DEVICES. All code that
+// counts GPUs, plans for them or places workers near them uses this. The caller provides the list of GPUs.
+// Pure functions; thread-safe.
 //
-//   TRAINCTL_ASSIGN_OR_RETURN(const VisibleGpus visible, FindVisibleGpus(ReadGpuSelection(std::getenv),
-//   gpus));
+//   const GpuSelection selection = ReadGpuSelection(std::getenv);
+//   TRAINCTL_ASSIGN_OR_RETURN(const VisibleGpus visible, FindVisibleGpus(selection, gpus));
 #pragma once
 
 #include <cstddef>
@@ -20,16 +20,17 @@ namespace trainctl::cluster {
 // The environment variables by which a user selects GPUs.
 struct GpuSelection {
   std::optional<std::string> visible_devices;  // CUDA_VISIBLE_DEVICES
-  // CUDA_DEVICE_ORDER=PCI_BUS_ID: CUDA numbers GPUs as nvidia-smi does. By default CUDA puts the one that it
-  // takes for the fastest first.
+  // Whether CUDA_DEVICE_ORDER is PCI_BUS_ID, with which CUDA numbers GPUs like nvidia-smi. By default, CUDA
+  // puts the GPU that it considers fastest first.
   bool in_bus_order = false;
 };
 GpuSelection ReadGpuSelection(const Environment& environment);
 
-// One part of a GPU in MIG mode: a compute instance.
+// A compute instance, which is one part of a GPU in MIG mode.
 struct MigInstance {
   std::string uuid;  // "MIG-<uuid>"
-  std::string path;  // its older name, "MIG-GPU-<uuid>/<GPU instance>/<compute instance>"; empty if unknown
+  // The older form of its name, "MIG-GPU-<uuid>/<GPU instance>/<compute instance>"; empty if unknown.
+  std::string path;
 };
 
 // A GPU as the driver lists it.
@@ -41,22 +42,24 @@ struct ListedGpu {
 };
 
 struct VisibleGpu {
-  size_t gpu = 0;                  // its index in the list
-  std::optional<size_t> instance;  // of `ListedGpu::instances`; empty for a whole GPU
+  size_t gpu = 0;                  // index into the list of GPUs
+  std::optional<size_t> instance;  // index into ListedGpu::instances; nullopt for a whole GPU
   bool operator==(const VisibleGpu&) const = default;
 };
 
 struct VisibleGpus {
-  std::vector<VisibleGpu> gpus;  // in CUDA's order: the worker with local rank n opens entry n
-  std::string hidden;            // a clause that says what a run does not see and why; empty if it sees all
+  // Visible GPUs in CUDA's order; the worker with local rank n opens entry n.
+  std::vector<VisibleGpu> gpus;
+  // A clause that names the GPUs hidden from a run, and why; empty if all are visible.
+  std::string hidden;
 };
 
-// `listed` is in the order of PCI addresses, as nvidia-smi and the kernel list GPUs. The rules are CUDA's:
-// entries are taken in their order until the first that names no GPU, and CUDA shows one MIG instance at
-// most. EnvironmentError with advice if
-//   - a GPU is named twice or an abbreviated UUID fits several (CUDA then shows none at all),
+// Finds the visible GPUs. `listed` must be in the order of PCI addresses, like the lists of nvidia-smi and
+// the kernel. The rules are CUDA's: entries are used in order up to the first one that does not name a GPU,
+// and at most one MIG instance is visible. Returns EnvironmentError with advice if
+//   - a GPU is named twice or an abbreviated UUID matches several (CUDA then exposes none at all),
 //   - the list lacks the UUIDs or MIG instances needed to find an entry, or
-//   - a number may mean one of several unlike GPUs, because CUDA_DEVICE_ORDER is not PCI_BUS_ID.
+//   - a number is ambiguous because the GPUs differ and CUDA_DEVICE_ORDER is not PCI_BUS_ID.
 absl::StatusOr<VisibleGpus> FindVisibleGpus(const GpuSelection& selection,
                                             absl::Span<const ListedGpu> listed);
 

@@ -1,5 +1,6 @@
-// A c10d::Store over KeyValueStore: collectives come up through the rendezvous, there is no second
-// port. Errors become c10 exceptions, as c10d expects. Thread safe as the store below it.
+// Adapts a KeyValueStore to c10d::Store, so that the ranks set up their collectives through the rendezvous
+// and need no second port. Errors of the KeyValueStore become c10::DistStoreError exceptions, as c10d
+// expects. Thread-safe if the KeyValueStore is.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -8,7 +9,7 @@
 
 namespace trainctl::comm {
 
-// `store` must outlive what is returned.
+// `store` must outlive the result and its clones.
 c10::intrusive_ptr<c10d::Store> MakeC10dStore(KeyValueStore& store);
 
 }  // namespace trainctl::comm

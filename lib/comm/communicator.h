@@ -1,4 +1,10 @@
-// Brings up the connections between the ranks of a run, and makes groups of them.
+// Connects the ranks of a run, and makes the groups of ranks that communicate with each other. Not
+// thread-safe.
+//
+//   TRAINCTL_ASSIGN_OR_RETURN(
+//       const auto communicator,
+//       Communicator::Create(device, MakeC10dStore(store), rank, world_size, absl::Minutes(5)));
+//   TRAINCTL_ASSIGN_OR_RETURN(Group group, communicator->MakeGroup({0, 1, 2, 3}, "dp_shard"));
 #pragma once
 
 #include <memory>
@@ -16,8 +22,10 @@ namespace trainctl::comm {
 
 class Communicator {
  public:
-  // Collective over the world. `device`, and what `store` stands on, must outlive the communicator.
-  // `address`: of this machine, where the other ranks reach it.
+  // Collective over the world: blocks until all ranks are connected. `timeout` applies to connecting and to
+  // each later collective. `address` is the address of this machine at which the other ranks can reach it.
+  // `device`, and the KeyValueStore that `store` uses, must outlive the communicator and its groups. Returns
+  // WorkerError if the ranks cannot connect.
   static absl::StatusOr<std::unique_ptr<Communicator>> Create(const device::Device& device,
                                                               c10::intrusive_ptr<c10d::Store> store, int rank,
                                                               int world_size, absl::Duration timeout,
@@ -27,19 +35,23 @@ class Communicator {
 
   const device::Device& device() const { return *device_; }
 
-  // On how many streams at once this process uses the groups that are made from now on. A device keeps room
-  // for as many.
+  // Sets the number of streams on which this process will use groups at the same time. Applies to groups that
+  // are made from now on. The default is 1. A device limits the size of its communication kernels so that
+  // this many can run together.
   void SetNumStreams(int num_streams) { num_streams_ = num_streams; }
 
-  // All ranks must make as many groups in the same order; `ranks` contains rank(). Between devices collective
-  // over `ranks`.
+  // Makes a group of `ranks`, which contains rank(). `axis` is the name of the mesh axis in error messages.
+  // All ranks of the world must make the same number of groups in the same order; a rank outside a group
+  // calls SkipGroup instead. On a plugin's device this is collective over `ranks`, and returns WorkerError if
+  // the devices cannot be connected.
   absl::StatusOr<Group> MakeGroup(std::vector<int> ranks, std::string axis);
-  // For scalars alone: between hosts, local.
+  // Makes a group that communicates between the hosts, for scalars and host memory, whatever the device.
+  // Counts as a group in the order of MakeGroup, but does not communicate itself.
   Group MakeHostGroup(std::vector<int> ranks, std::string axis);
-  // In the place of MakeGroup on the ranks that a group does not contain.
+  // Call this instead of MakeGroup on the ranks that are not in the group.
   void SkipGroup() { ++next_tag_; }
 
-  // Affects all groups; for tests.
+  // For tests. Affects all groups of this communicator, including existing ones.
   void SetFaultHook(FaultHook hook) { *fault_hook_ = std::move(hook); }
 
  private:

@@ -1,4 +1,4 @@
-// The collectives that a device's plugin brings.
+// Creates the collectives of a device's plugin, such as NCCL.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -10,8 +10,9 @@
 
 namespace trainctl::comm {
 
-// Collective over `world_size` processes that share `store`. `num_streams` as in DeviceApi::make_backend.
-// Errors: WorkerError with the plugin's reason.
+// Collective over `world_size` processes that share `store`. `device` must not be the CPU. `timeout` applies
+// to each collective. `num_streams` is the largest number of streams on which this process uses such backends
+// at the same time (see DeviceApi::make_backend). Returns WorkerError with the plugin's reason.
 absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeDeviceBackend(const device::Device& device,
                                                                     c10::intrusive_ptr<c10d::Store> store,
                                                                     int rank, int world_size,

@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "comm/group.h"
+#include "kernels/kernels.h"
 
 namespace trainctl::comm {
 namespace {

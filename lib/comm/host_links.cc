@@ -10,6 +10,9 @@ namespace trainctl::comm {
 namespace {
 
 constexpr double kSlow = 0.5;  // of the usual speed
+// Two speeds are those of one cable's directions, each measured once: the first message of a connection may
+// take twice as long as the next.
+constexpr size_t kFewestToCompare = 3;
 
 // Nodes of one turn send at once. Of an odd number the last one needs a turn of its own: it sends to the
 // first.
@@ -59,6 +62,7 @@ std::vector<std::string> DescribeHostLinks(absl::Span<const double> bytes_per_se
   const double usual = sorted[sorted.size() / 2];
   std::vector<std::string> lines = {
       absl::StrFormat("between nodes: %.3g to %.3g GB/s", sorted.front() / 1e9, sorted.back() / 1e9)};
+  if (bytes_per_second.size() < kFewestToCompare) return lines;
   for (size_t node = 0; node < bytes_per_second.size(); ++node) {
     if (bytes_per_second[node] >= kSlow * usual) continue;
     const size_t before = (node + bytes_per_second.size() - 1) % bytes_per_second.size();

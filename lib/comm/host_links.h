@@ -1,5 +1,8 @@
-// How fast each node sends to the next one over the hosts' network, before the first step: a bad cable or
-// port slows all of them down, and no log would say why.
+// Measures, before the first step, how fast each node sends to the next one over the hosts' network. A bad
+// cable or port slows down the whole run, and otherwise no log would show the cause.
+//
+//   TRAINCTL_ASSIGN_OR_RETURN(const auto links, MeasureHostLinks(world, ranks_per_node));
+//   for (const std::string& line : DescribeHostLinks(links, ranks_per_node)) PrintLine(line);
 #pragma once
 
 #include <cstdint>
@@ -12,14 +15,18 @@
 
 namespace trainctl::comm {
 
-// Collective over `world`, a group of hosts whose ranks come node by node, `ranks_per_node` each. In bytes
-// per second; element i: from the node before (of the first one: the last) to node i. No node sends to two or
-// receives from two at once. Empty for one node.
+// Returns the speed of each link in bytes per second. Element i is the link to node i from the node before
+// it; the node before the first is the last. Returns an empty vector if there is only one node.
+//
+// Collective over `world`, a group from MakeHostGroup. Its ranks are ordered by node, with `ranks_per_node`
+// on each. Each link is timed once, with a message of `bytes` bytes. No node sends to two nodes, or receives
+// from two nodes, at the same time.
 absl::StatusOr<std::vector<double>> MeasureHostLinks(Group& world, int ranks_per_node,
                                                      int64_t bytes = 4 << 20);
 
-// "between nodes: 1.17 to 1.18 GB/s", and a sentence for each link of less than half the speed of the usual
-// one (the median; of two: the faster one). Pure.
+// Formats the speeds as lines for the log: "between nodes: 1.17 to 1.18 GB/s", then a warning for each link
+// that is slower than half the median. For two nodes there are no warnings, because two speeds do not show
+// which one is usual. Returns no lines if `bytes_per_second` is empty. Pure.
 std::vector<std::string> DescribeHostLinks(absl::Span<const double> bytes_per_second, int ranks_per_node);
 
 }  // namespace trainctl::comm

@@ -16,12 +16,15 @@
 #include "base/files.h"
 #include "base/status.h"
 #include "base/units.h"
+#include "data/counted_targets.h"
 #include "data/document_set.h"
 #include "data/document_store.h"
+#include "data/kept_documents.h"
 #include "data/mixture.h"
 #include "data/prepared_tokenizer.h"
 #include "data/sequences.h"
 #include "data/text_markers.h"
+#include "data/unused_prompts.h"
 #include "data/whole_sequences.h"
 
 namespace trainctl::data {
@@ -37,11 +40,11 @@ struct Shape {
 absl::Status CheckRange(const Shape& shape, int64_t step, SequenceRange which) {
   if (step < 0) return UsageError(absl::StrCat("step ", step, " is negative"));
   if (step >= kMaxPosition / shape.batch_sequences / shape.seq_len - 1) {
-    return UsageError(absl::StrCat("step ", step, " is beyond what a run can count"));
+    return UsageError(absl::StrCat("step ", step, " exceeds the limit of a run"));
   }
   if (which.first < 0 || which.count < 0 || which.first > shape.batch_sequences - which.count) {
     return UsageError(absl::StrCat("sequences ", which.first, " + ", which.count,
-                                   " are not within a batch of ", shape.batch_sequences));
+                                   " are outside the batch of ", shape.batch_sequences));
   }
   return absl::OkStatus();
 }
@@ -82,13 +85,13 @@ absl::StatusOr<Shape> CheckedShape(const recipe::Recipe& recipe) {
   constexpr int64_t kMax = int64_t{1} << 31;
   if (shape.batch_sequences < 1 || shape.batch_sequences >= kMax) {
     return UsageError(
-        absl::StrCat("train.batch_sequences = ", shape.batch_sequences, " is not within 1..2^31-1"));
+        absl::StrCat("train.batch_sequences = ", shape.batch_sequences, " must be from 1 to 2^31-1"));
   }
   if (shape.seq_len < 1 || shape.seq_len >= kMax) {
-    return UsageError(absl::StrCat("data.seq_len = ", shape.seq_len, " is not within 1..2^31-1"));
+    return UsageError(absl::StrCat("data.seq_len = ", shape.seq_len, " must be from 1 to 2^31-1"));
   }
   if (recipe.model.spec.vocab < 1 || recipe.model.spec.vocab > kMax) {
-    return UsageError(absl::StrCat("model.vocab = ", recipe.model.spec.vocab, " is not within 1..2^31"));
+    return UsageError(absl::StrCat("model.vocab = ", recipe.model.spec.vocab, " must be from 1 to 2^31"));
   }
   return shape;
 }
@@ -116,7 +119,7 @@ absl::StatusOr<std::unique_ptr<tokenizer::Tokenizer>> LoadTokenizer(const recipe
   }
   TRAINCTL_RETURN_IF_ERROR(CheckPreparedTokenizer(recipe.data));
   if (tokenizer->vocab_size() > recipe.model.spec.vocab) {
-    return UsageError(absl::StrCat("data.tokenizer = '", recipe.data.tokenizer, "' has ids up to ",
+    return UsageError(absl::StrCat("data.tokenizer = '", recipe.data.tokenizer, "' has IDs up to ",
                                    tokenizer->vocab_size() - 1, ", but model.vocab is ",
                                    recipe.model.spec.vocab, "; set model.vocab = ", tokenizer->vocab_size(),
                                    " or more"));
@@ -131,7 +134,7 @@ absl::StatusOr<std::vector<int64_t>> MixWeights(const recipe::DataConfig& data,
   for (const recipe::DataSource& source : data.train) {
     if (!source.weight.has_value()) continue;
     if (!std::isfinite(*source.weight) || *source.weight < 0) {
-      return UsageError(absl::StrCat("data.train weight = ", *source.weight, " is not a share"));
+      return UsageError(absl::StrCat("data.train weight = ", *source.weight, " must be a positive number"));
     }
     shares.push_back(*source.weight);
     sum += *source.weight;
@@ -143,9 +146,9 @@ absl::StatusOr<std::vector<int64_t>> MixWeights(const recipe::DataConfig& data,
   }
   if (shares.size() != data.train.size()) {
     return UsageError(absl::StrCat("data.train: ", shares.size(), " of ", data.train.size(),
-                                   " sources have a weight; give it for all or for none"));
+                                   " sources have a weight; set it for all or none"));
   }
-  if (!(sum > 0) || !std::isfinite(sum)) return UsageError("data.train: the weights sum to nothing");
+  if (!(sum > 0) || !std::isfinite(sum)) return UsageError("data.train: the sum of the weights is zero");
   return IntegerWeights(shares);
 }
 
@@ -161,7 +164,8 @@ EvalSet MakeEvalSet(std::string name, std::vector<std::unique_ptr<Sequences>> pa
   const int64_t num_batches = (total + shape.batch_sequences - 1) / shape.batch_sequences;
   return {.name = std::move(name),
           .source = std::make_unique<MixedSource>(std::move(parts), Mixture(counts), shape, total),
-          .num_batches = std::min(std::max<int64_t>(eval_batches, 1), num_batches)};
+          .num_batches = std::min(std::max<int64_t>(eval_batches, 1), num_batches),
+          .placement = std::nullopt};
 }
 
 // The files of one kind. Files whose kind is unknown are left out.
@@ -178,13 +182,14 @@ std::vector<std::string> FilesOfKind(const recipe::DataConfig& data, SourceKind 
   return files;
 }
 
-// Bytes of tokens in indexed datasets. A dataset whose size is unknown counts as 0.
-int64_t IndexedBytes(const recipe::DataConfig& data) {
+// Bytes of the files of indexed datasets that have this `extension`. A file whose size is unknown counts
+// as 0.
+int64_t BytesOfIndexed(const recipe::DataConfig& data, absl::string_view extension) {
   std::set<std::string> prefixes;
   for (const std::string& file : FilesOfKind(data, SourceKind::kIndexed))
     prefixes.insert(IndexedPrefix(file));
   int64_t bytes = 0;
-  for (const std::string& prefix : prefixes) bytes += FileBytes(prefix + ".bin").value_or(0);
+  for (const std::string& prefix : prefixes) bytes += FileBytes(absl::StrCat(prefix, extension)).value_or(0);
   return bytes;
 }
 
@@ -201,12 +206,14 @@ class Opener {
 
   // Once: the documents go with it.
   absl::StatusOr<std::unique_ptr<BatchSource>> Train() {
-    if (recipe_.data.train.empty()) return UsageError("data.train: no source is given");
+    if (recipe_.data.train.empty()) return UsageError("data.train: no sources");
     std::vector<std::unique_ptr<Sequences>> sources;
     for (size_t i = 0; i < recipe_.data.train.size(); ++i) {
       TRAINCTL_ASSIGN_OR_RETURN(Split * split, SplitOf(i));
       const recipe::DataSource& source = recipe_.data.train[i];
       TRAINCTL_ASSIGN_OR_RETURN(const Packing packing, PackingOf(recipe_.data, source));
+      TRAINCTL_ASSIGN_OR_RETURN(const bool is_idle, IsIdle(split->train, packing));
+      if (is_idle) idle_sources_.push_back(NameOf(source, "train", i));
       ShuffleKey key{recipe_.data.shuffle, recipe_.run.seed, absl::StrCat("data.train[", i, "]")};
       TRAINCTL_ASSIGN_OR_RETURN(auto sequences, Place(std::move(split->train), std::move(key), packing,
                                                       Repeat::kEndless, NameOf(source, "train", i)));
@@ -220,16 +227,39 @@ class Opener {
   std::vector<SourceUse> TakeUses() { return std::move(uses_); }
   std::vector<Placement> TakePlacements() { return std::move(placements_); }
   std::vector<std::string> TakeLeftOut() { return std::move(left_out_); }
+  std::vector<std::string> TakeIdleSources() { return std::move(idle_sources_); }
+  std::vector<std::string> TakeIdleSets() { return std::move(idle_sets_); }
   std::string EndOfDocument() const {
     return tokenizer_ == nullptr ? "" : std::string(tokenizer_->TokenOf(tokenizer_->end_of_document_id()));
   }
-  // A sentence about texts that already begin with the tokenizer's prefix. Empty if none does.
+  // A sentence about texts that already contain the tokenizer's prefix. Empty if none does.
   std::string OwnStarts() const {
-    if (own_starts_ == 0) return "";
-    std::string start;
-    for (const int32_t id : tokenizer_->prefix_ids()) absl::StrAppend(&start, tokenizer_->TokenOf(id));
-    return absl::StrCat(own_starts_, own_starts_ == 1 ? " document begins" : " documents begin", " with ",
-                        start, ", which the tokenizer puts before a text: each has it once");
+    std::vector<std::string> parts;
+    if (counts_.own_starts > 0) {
+      std::string start;
+      for (const int32_t id : tokenizer_->prefix_ids()) absl::StrAppend(&start, tokenizer_->TokenOf(id));
+      parts.push_back(absl::StrCat(counts_.own_starts,
+                                   counts_.own_starts == 1 ? " document begins" : " documents begin",
+                                   " with ", start, ", which the tokenizer also adds before a text; ",
+                                   counts_.repeated_starts == 0 ? "each document gets it only once"
+                                                                : "it is not added to them again"));
+    }
+    if (counts_.repeated_starts > 0) {
+      parts.push_back(absl::StrCat(
+          counts_.repeated_starts, counts_.repeated_starts == 1 ? " document has " : " documents have ",
+          tokenizer_->TokenOf(tokenizer_->prefix_ids().back()),
+          " more than once at the beginning; remove it from the text, because the tokenizer adds it"));
+    }
+    return absl::StrJoin(parts, "; ");
+  }
+  // A sentence about prompts that the tokenizer encodes differently without the text. Empty if there are
+  // none.
+  std::string ChangedPrompts() const {
+    if (counts_.changed_prompts == 0) return "";
+    return absl::StrCat("in ", counts_.changed_prompts, " of ", counts_.documents,
+                        " documents a token spans the end of the prompt and the beginning of the text, so "
+                        "the model never sees these prompts as `generate` tokenizes them; if they end with "
+                        "a space, move it to the beginning of the text");
   }
 
   absl::StatusOr<std::vector<EvalSet>> Eval() {
@@ -239,7 +269,7 @@ class Opener {
       const recipe::DataSource& source = recipe_.data.eval[i];
       const std::string name = NameOf(source, "eval", i);
       if (source.weight.has_value()) {
-        return UsageError(absl::StrCat("evaluation set ", name, ": weight is for data.train"));
+        return UsageError(absl::StrCat("evaluation set ", name, ": weight applies only to data.train"));
       }
       if (source.holdout == 0) {
         TRAINCTL_ASSIGN_OR_RETURN(const Packing packing, PackingOf(recipe_.data, source));
@@ -250,9 +280,9 @@ class Opener {
         continue;
       }
       if (!source.files.empty() || held_out_is_named) {
-        return UsageError(absl::StrCat(
-            "evaluation set ", name, ": ",
-            held_out_is_named ? "only one set can be the held-out one" : "give either files or holdout"));
+        return UsageError(
+            absl::StrCat("evaluation set ", name, ": ",
+                         held_out_is_named ? "only one set can use holdout" : "set either files or holdout"));
       }
       held_out_is_named = true;
       TRAINCTL_RETURN_IF_ERROR(Add(HeldOut(name), name, sets));
@@ -270,14 +300,13 @@ class Opener {
   void FindUses(const std::vector<std::unique_ptr<Sequences>>& sources, const std::vector<int64_t>& weights) {
     double sum = 0;
     for (const int64_t weight : weights) sum += static_cast<double>(weight);
-    const double run_tokens = static_cast<double>(recipe_.train.steps) *
-                              static_cast<double>(shape_.batch_sequences * shape_.seq_len);
+    const auto step_tokens = static_cast<double>(shape_.batch_sequences * shape_.seq_len);
     for (size_t i = 0; i < sources.size(); ++i) {
       const int64_t tokens = sources[i]->EpochTokens();
       const double share = static_cast<double>(weights[i]) / sum;
       uses_.push_back({.source = NameOf(recipe_.data.train[i], "train", i),
                        .epoch_tokens = tokens,
-                       .epochs = run_tokens * share / static_cast<double>(tokens)});
+                       .epochs_per_step = step_tokens * share / static_cast<double>(tokens)});
     }
   }
 
@@ -287,7 +316,7 @@ class Opener {
     if (tokenizer_ != nullptr) {
       TRAINCTL_ASSIGN_OR_RETURN(how.tokenizer_file, tokenizer::Tokenizer::FindFile(recipe_.data.tokenizer));
     }
-    how.own_starts = &own_starts_;
+    how.counts = &counts_;
     how.check_tokens = options_.check_tokens;
     how.bytes_read = [this](int64_t bytes) {
       if (!options_.progress) return;
@@ -301,7 +330,7 @@ class Opener {
     if (left_out.count > 0) {
       if (store->num_documents() == 0) {
         return BadDataError(
-            absl::StrCat("data source ", name, " has no good line: ", FormatLeftOut(left_out)));
+            absl::StrCat("data source ", name, " has no valid line: ", FormatLeftOut(left_out)));
       }
       left_out_.push_back(absl::StrCat(name, ": ", FormatLeftOut(left_out)));
     }
@@ -311,7 +340,7 @@ class Opener {
   int64_t TotalBytes() {
     if (total_bytes_ >= 0) return total_bytes_;
     total_bytes_ = BytesReadAtOpening(recipe_.data);
-    if (options_.check_tokens) total_bytes_ += IndexedBytes(recipe_.data);
+    if (options_.check_tokens) total_bytes_ += BytesOfIndexed(recipe_.data, ".bin");
     return total_bytes_;
   }
 
@@ -347,7 +376,7 @@ class Opener {
       held_out[packing].push_back(std::move(split->held_out));
     }
     if (held_out.empty())
-      return UsageError(absl::StrCat("evaluation set ", name, ": there is no training source"));
+      return UsageError(absl::StrCat("evaluation set ", name, ": holdout requires a training source"));
     std::map<Packing, DocumentSet> by_packing;
     for (auto& [packing, sets] : held_out) {
       if (sets.size() == 1) {
@@ -364,17 +393,32 @@ class Opener {
                    std::vector<EvalSet>& sets) {
     TRAINCTL_RETURN_IF_ERROR(by_packing.status());
     std::vector<std::unique_ptr<Sequences>> parts;
+    std::optional<Placement> placement;
+    bool is_idle = true;
     for (auto& [packing, documents] : *by_packing) {
       if (documents.num_tokens() < 2) {
         return BadDataError(absl::StrCat("evaluation set ", name, " has ", documents.num_tokens(),
-                                         " token; there is nothing to predict"));
+                                         " token, so there is nothing to predict"));
       }
+      TRAINCTL_ASSIGN_OR_RETURN(const bool part_is_idle, IsIdle(documents, packing));
+      is_idle = is_idle && part_is_idle;
       TRAINCTL_ASSIGN_OR_RETURN(auto part, Place(std::move(documents), ShuffleKey{.stream = name}, packing,
                                                  Repeat::kOnce, absl::StrCat("evaluation set ", name)));
       parts.push_back(std::move(part));
+      if (packing == Packing::kWhole) placement = placements_.back();
     }
+    if (is_idle) idle_sets_.push_back(name);
     sets.push_back(MakeEvalSet(name, std::move(parts), shape_, recipe_.train.eval_batches));
+    sets.back().placement = std::move(placement);
     return absl::OkStatus();
+  }
+
+  // Whether no target counts toward the loss, as far as that is asked for.
+  absl::StatusOr<bool> IsIdle(const DocumentSet& documents, Packing packing) const {
+    if (!options_.check_targets) return false;
+    TRAINCTL_ASSIGN_OR_RETURN(const bool has_target, HasCountedTarget(documents, packing, shape_.seq_len,
+                                                                      recipe_.data.long_documents == "cut"));
+    return !has_target;
   }
 
   absl::StatusOr<std::unique_ptr<Sequences>> Place(DocumentSet documents, ShuffleKey key, Packing packing,
@@ -382,12 +426,18 @@ class Opener {
     if (packing != Packing::kWhole) {
       return StreamSequences(std::move(documents), std::move(key), shape_.seq_len, packing, repeat);
     }
-    TRAINCTL_ASSIGN_OR_RETURN(std::unique_ptr<WholeSequences> whole,
-                              WholeSequences::Make(std::move(documents), std::move(key), shape_.seq_len,
-                                                   recipe_.data.long_documents == "cut", name));
+    const bool cuts = recipe_.data.long_documents == "cut";
+    int64_t cut_to_prompt = 0;
+    if (options_.check_targets && cuts) {
+      TRAINCTL_ASSIGN_OR_RETURN(cut_to_prompt, CountCutToPrompts(documents, shape_.seq_len));
+    }
+    TRAINCTL_ASSIGN_OR_RETURN(
+        std::unique_ptr<WholeSequences> whole,
+        WholeSequences::Make(std::move(documents), std::move(key), shape_.seq_len, cuts, name));
     placements_.push_back({.source = name,
                            .documents = whole->num_documents(),
                            .longer = whole->num_longer(),
+                           .cut_to_prompt = cut_to_prompt,
                            .used_share = whole->UsedShare()});
     return whole;
   }
@@ -400,7 +450,8 @@ class Opener {
   std::vector<SourceUse> uses_;
   std::vector<Placement> placements_;
   std::vector<std::string> left_out_;
-  int64_t own_starts_ = 0;
+  std::vector<std::string> idle_sources_, idle_sets_;
+  TokenizedCounts counts_;
   int64_t done_bytes_ = 0;
   int64_t total_bytes_ = -1;  // not asked yet
 };
@@ -417,27 +468,37 @@ int64_t BytesReadAtOpening(const recipe::DataConfig& data) {
   return bytes;
 }
 
-std::string FormatUses(const std::vector<SourceUse>& uses) {
-  const auto epochs = [](const SourceUse& use) {
-    return absl::StrFormat("%.*f epochs", use.epochs < 10 ? 2 : 0, use.epochs);
+bool MayKeepDocuments(const recipe::DataConfig& data) {
+  return BytesReadAtOpening(data) >= KeptDocuments::kMinBytes ||
+         !FilesOfKind(data, SourceKind::kParquet).empty();
+}
+
+std::string FormatUses(const std::vector<SourceUse>& uses, int64_t steps) {
+  const auto epochs = [steps](const SourceUse& use) {
+    const double epochs = use.epochs_per_step * static_cast<double>(steps);
+    return absl::StrFormat("%.*f epochs", epochs < 10 ? 2 : 0, epochs);
   };
   if (uses.size() == 1) {
-    return absl::StrCat("the data has ", FormatCount(uses[0].epoch_tokens), " tokens; the run reads ",
+    return absl::StrCat("the data contains ", FormatCount(uses[0].epoch_tokens), " tokens; the run covers ",
                         epochs(uses[0]));
   }
   const auto each = [&](std::string* out, const SourceUse& use) {
     absl::StrAppend(out, use.source, " has ", FormatCount(use.epoch_tokens), " tokens, ", epochs(use));
   };
-  return absl::StrCat("the run reads: ", absl::StrJoin(uses, "; ", each));
+  return absl::StrCat("the run covers: ", absl::StrJoin(uses, "; ", each));
 }
 
 std::string FormatPlacement(const Placement& placement, const recipe::DataConfig& data) {
-  const char* const fate = data.long_documents == "cut" ? "cut" : "left out";
+  const char* const fate = data.long_documents == "cut" ? "truncated" : "skipped";
   const std::string longer =
       placement.longer == 0 ? absl::StrCat("none is longer than ", data.seq_len, " tokens")
                             : absl::StrCat(placement.longer, " longer than ", data.seq_len, " tokens ", fate);
-  return absl::StrFormat("%s: %d documents placed whole; %s; %.1f %% of each sequence is used",
-                         placement.source, placement.documents - placement.longer, longer,
+  const std::string to_prompt =
+      placement.cut_to_prompt == 0
+          ? ""
+          : absl::StrCat(", ", placement.cut_to_prompt, " of them before the completion begins");
+  return absl::StrFormat("%s: %d documents packed whole; %s%s; %.1f %% of each sequence is used",
+                         placement.source, placement.documents - placement.longer, longer, to_prompt,
                          100 * placement.used_share);
 }
 
@@ -450,13 +511,36 @@ absl::StatusOr<DataSets> OpenData(const recipe::Recipe& recipe, OpenOptions opti
   sets.placements = opener.TakePlacements();
   sets.end_of_document = opener.EndOfDocument();
   sets.own_starts = opener.OwnStarts();
+  sets.changed_prompts = opener.ChangedPrompts();
   sets.left_out = opener.TakeLeftOut();
+  sets.idle_sources = opener.TakeIdleSources();
+  sets.idle_sets = opener.TakeIdleSets();
   return sets;
 }
 
 absl::StatusOr<std::unique_ptr<BatchSource>> OpenTrainSource(const recipe::Recipe& recipe) {
   TRAINCTL_ASSIGN_OR_RETURN(Opener opener, Opener::Make(recipe));
   return opener.Train();
+}
+
+absl::StatusOr<int64_t> CountEpochTokens(const recipe::Recipe& recipe, OpenOptions options) {
+  TRAINCTL_ASSIGN_OR_RETURN(Opener opener, Opener::Make(recipe, std::move(options)));
+  TRAINCTL_RETURN_IF_ERROR(opener.Train().status());
+  int64_t tokens = 0;
+  for (const SourceUse& use : opener.TakeUses()) tokens += use.epoch_tokens;
+  return tokens;
+}
+
+std::vector<SourceUse> FindUsesQuickly(const recipe::Recipe& recipe) {
+  constexpr int64_t kMostIndexBytes = int64_t{64} << 20;
+  recipe::DataConfig train = recipe.data;
+  train.eval.clear();
+  if (BytesReadAtOpening(train) >= KeptDocuments::kMinBytes ||
+      BytesOfIndexed(train, ".idx") > kMostIndexBytes)
+    return {};
+  absl::StatusOr<Opener> opener = Opener::Make(recipe);
+  if (!opener.ok() || !opener->Train().ok()) return {};
+  return opener->TakeUses();
 }
 
 absl::StatusOr<std::vector<EvalSet>> OpenEvalSets(const recipe::Recipe& recipe) {
@@ -474,21 +558,57 @@ bool LacksAFile(const recipe::DataSource& source) {
   });
 }
 
+// A sentence about the first JSONL source that has prompts but does not read them. Empty if there is none.
+std::string FirstUnusedPrompt(const std::vector<recipe::DataSource>& sources) {
+  for (const recipe::DataSource& source : sources) {
+    if (!source.prompt_field.empty() || source.files.empty()) continue;
+    const absl::StatusOr<SourceKind> kind = KindOfFile(source, source.files[0]);
+    if (!kind.ok() || *kind != SourceKind::kJsonl) continue;
+    if (std::string found = FormatUnusedPrompt(source.files[0], source.text_field); !found.empty()) {
+      return found;
+    }
+  }
+  return "";
+}
+
+// Reports data without a target that counts toward the loss.
+void AddIdleData(const DataSets& sets, DataReport& report) {
+  if (!sets.idle_sources.empty() && sets.idle_sources.size() == sets.uses.size()) {
+    report.problems.push_back(BadDataError(absl::StrCat(
+        absl::StrJoin(sets.idle_sources, ", "), ": no target counts toward the loss: ", kNoTargetsCause,
+        ". Add completions to the examples, or raise data.seq_len")));
+  } else if (!sets.idle_sources.empty()) {
+    report.notes.push_back(absl::StrCat("nothing is learned from ", absl::StrJoin(sets.idle_sources, ", "),
+                                        ", because no target counts toward the loss: ", kNoTargetsCause));
+  }
+  for (const std::string& set : sets.idle_sets) {
+    report.notes.push_back(
+        absl::StrCat("evaluation set '", set,
+                     "' will have no loss, because none of its targets count toward it: ", kNoTargetsCause));
+  }
+}
+
 }  // namespace
 
 DataReport CheckData(const recipe::Recipe& recipe, OpenOptions options) {
   DataReport report;
+  options.check_targets = true;
   const absl::StatusOr<DataSets> sets = OpenData(recipe, std::move(options));
   if (sets.ok()) {
-    report.notes.push_back(FormatUses(sets->uses));
+    report.notes.push_back(FormatUses(sets->uses, recipe.train.steps));
+    report.uses = sets->uses;
     report.notes.insert(report.notes.end(), sets->left_out.begin(), sets->left_out.end());
     for (const Placement& placement : sets->placements) {
       report.notes.push_back(FormatPlacement(placement, recipe.data));
     }
-    const std::string markers =
-        FormatTextMarkers(FindTextMarkers(FilesOfKind(recipe.data, SourceKind::kText)));
+    AddIdleData(*sets, report);
+    const std::string markers = FormatTextMarkers(
+        FindTextMarkers(FilesOfKind(recipe.data, SourceKind::kText), sets->end_of_document));
     if (!markers.empty()) report.notes.push_back(markers);
-    if (!sets->own_starts.empty()) report.notes.push_back(sets->own_starts);
+    for (const std::string& note :
+         {sets->own_starts, sets->changed_prompts, FirstUnusedPrompt(recipe.data.train)}) {
+      if (!note.empty()) report.notes.push_back(note);
+    }
     report.end_of_document = sets->end_of_document;
     return report;
   }

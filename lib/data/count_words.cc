@@ -10,9 +10,11 @@
 #include "base/status.h"
 #include "data/data_file.h"
 #include "data/document_store.h"
-#include "data/jsonl_reader.h"
+#include "data/prepare_state.h"
+#include "data/row_reader.h"
 #include "data/start_threads.h"
 #include "data/unpacked_file.h"
+#include "recipe/recipe.h"
 
 namespace trainctl::data {
 namespace {
@@ -39,9 +41,9 @@ class Meter {
   Meter(const CountWordsOptions& options, int64_t total_bytes)
       : options_(options), total_bytes_(total_bytes) {}
 
-  // `seen_bytes`: of this file, in the last call.
-  void Saw(const SequentialFile& file, int64_t& seen_bytes) {
-    const int64_t more = file.bytes_read() - std::exchange(seen_bytes, file.bytes_read());
+  // `seen_bytes` is the number of bytes of this file that the last call read.
+  void Saw(int64_t bytes_read, int64_t& seen_bytes) {
+    const int64_t more = bytes_read - std::exchange(seen_bytes, bytes_read);
     if (more == 0 || !options_.progress) return;
     const std::lock_guard<std::mutex> lock(mutex_);
     done_bytes_ += more;
@@ -66,7 +68,7 @@ absl::Status CountText(const std::string& path, size_t piece_bytes, tokenizer::W
   while (true) {
     TRAINCTL_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> piece, file.Next());
     if (piece.empty()) return words.AddText(text);
-    meter.Saw(file.file(), seen_bytes);
+    meter.Saw(file.file().bytes_read(), seen_bytes);
     text.append(reinterpret_cast<const char*>(piece.data()), piece.size());
     size_t begin = 0;
     while (true) {
@@ -86,27 +88,33 @@ absl::Status CountText(const std::string& path, size_t piece_bytes, tokenizer::W
 }
 
 absl::Status CountFile(const std::string& path, const CountWordsOptions& options,
-                       tokenizer::WordCounter& words, Meter& meter) {
+                       tokenizer::WordCounter& words, LeftOutLines& left_out, Meter& meter) {
   TRAINCTL_ASSIGN_OR_RETURN(const SourceKind kind, KindOfFile(recipe::DataSource(), path));
   if (kind == SourceKind::kText) return CountText(path, options.piece_bytes, words, meter);
-  TRAINCTL_ASSIGN_OR_RETURN(JsonlReader reader, JsonlReader::Open(path, {.text_field = options.text_field}));
-  JsonlReader::Document document;
+  TRAINCTL_ASSIGN_OR_RETURN(const auto reader,
+                            RowReader::Open(path, kind,
+                                            {.text_field = options.text_field,
+                                             .skip_bad_lines = options.on_bad_line == "skip",
+                                             .skip_setting = absl::StrCat(kOnBadLine, " skip")}));
+  RowReader::Document document;
   int64_t seen_bytes = 0;
   while (true) {
-    TRAINCTL_ASSIGN_OR_RETURN(const bool found, reader.Next(document));
-    if (!found) return absl::OkStatus();
+    TRAINCTL_ASSIGN_OR_RETURN(const bool found, reader->Next(document));
+    if (!found) break;
     TRAINCTL_RETURN_IF_ERROR(words.AddText(document.text));
-    meter.Saw(reader.file(), seen_bytes);
+    meter.Saw(reader->bytes_read(), seen_bytes);
   }
+  left_out = reader->left_out();
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<tokenizer::WordCounter> CountWords(const CountWordsOptions& options) {
+absl::StatusOr<CountedWords> CountWords(const CountWordsOptions& options) {
   int64_t total_bytes = 0;
   for (const std::string& path : options.files) {
     TRAINCTL_ASSIGN_OR_RETURN(const SourceKind kind, KindOfFile(recipe::DataSource(), path));
-    if (kind == SourceKind::kIndexed) return UsageError(absl::StrCat(path, " holds tokens, not text"));
+    if (kind == SourceKind::kIndexed) return UsageError(absl::StrCat(path, " contains tokens, not text"));
     TRAINCTL_ASSIGN_OR_RETURN(const int64_t size_bytes, CheckDataFile(path));
     total_bytes += size_bytes;
   }
@@ -120,11 +128,12 @@ absl::StatusOr<tokenizer::WordCounter> CountWords(const CountWordsOptions& optio
     counters.push_back(std::move(counter));
   }
   std::vector<absl::Status> statuses(options.files.size());
+  std::vector<LeftOutLines> left_out(options.files.size());
   std::atomic<size_t> next{0};
   std::atomic<bool> has_failed{false};
   const auto work = [&](size_t thread) {
     for (size_t i = next++; i < options.files.size() && !has_failed; i = next++) {
-      statuses[i] = CountFile(options.files[i], options, counters[thread], meter);
+      statuses[i] = CountFile(options.files[i], options, counters[thread], left_out[i], meter);
       if (!statuses[i].ok()) has_failed = true;
     }
   };
@@ -134,7 +143,9 @@ absl::StatusOr<tokenizer::WordCounter> CountWords(const CountWordsOptions& optio
   for (std::thread& thread : threads) thread.join();
   for (const absl::Status& status : statuses) TRAINCTL_RETURN_IF_ERROR(status);
   for (size_t i = 1; i < num_threads; ++i) counters[0].AddAll(counters[i]);
-  return std::move(counters[0]);
+  CountedWords counted = {std::move(counters[0]), {}};
+  for (const LeftOutLines& lines : left_out) counted.left_out.Add(lines);
+  return counted;
 }
 
 }  // namespace trainctl::data

@@ -39,21 +39,42 @@ std::optional<FileFingerprint> ParseFile(const Json& json) {
 
 }  // namespace
 
-std::string FormatDataRecord(const std::vector<FileFingerprint>& files) {
+std::string FormatDataRecord(const std::vector<FileFingerprint>& files, const std::vector<SourceUse>& uses) {
   Json json = {{"schema", kSchema}, {"files", Json::array()}};
   for (const FileFingerprint& file : files) {
     json["files"].push_back(
         {{"path", file.path}, {"bytes", file.size_bytes}, {"xxh3", absl::StrFormat("%016x", file.xxh3)}});
     if (file.sampled) json["files"].back()["sampled"] = true;
   }
+  for (const SourceUse& use : uses) {
+    json["train"].push_back({{"source", use.source},
+                             {"epoch_tokens", use.epoch_tokens},
+                             {"epochs_per_step", use.epochs_per_step}});
+  }
   return json.dump(2) + "\n";
+}
+
+std::vector<SourceUse> ParseSourceUses(const std::string& text) {
+  const absl::StatusOr<Json> json = ParseJson(text, "data.json");
+  if (!json.ok() || !json->is_object() || !json->contains("train") || !(*json)["train"].is_array()) return {};
+  std::vector<SourceUse> uses;
+  for (const Json& each : (*json)["train"]) {
+    if (!each.is_object() || !each.contains("epochs_per_step") || !each["epochs_per_step"].is_number()) {
+      return {};
+    }
+    const absl::StatusOr<std::string> source = JsonString(each, "source", "data.json");
+    const absl::StatusOr<int64_t> tokens = JsonInt(each, "epoch_tokens", "data.json");
+    if (!source.ok() || !tokens.ok()) return {};
+    uses.push_back({*source, *tokens, each["epochs_per_step"].get<double>()});
+  }
+  return uses;
 }
 
 absl::StatusOr<std::vector<FileFingerprint>> ParseDataRecord(const std::string& text,
                                                              const std::string& path) {
   const absl::Status malformed =
       BadDataError(absl::StrCat(path,
-                                ": expected \"files\", a list of objects, as a launch writes it; restore the "
+                                ": expected \"files\", a list of objects written by a launch; restore the "
                                 "file from a copy of the run, or launch a new run"));
   const absl::StatusOr<Json> json = ParseJson(text, path);
   if (!json.ok()) return BadDataError(json.status().message());
@@ -66,6 +87,16 @@ absl::StatusOr<std::vector<FileFingerprint>> ParseDataRecord(const std::string& 
     files.push_back(*std::move(file));
   }
   return files;
+}
+
+Json UsesToJson(const std::vector<SourceUse>& uses, int64_t steps) {
+  Json json;
+  for (const SourceUse& use : uses) {
+    json.push_back({{"source", use.source},
+                    {"epoch_tokens", use.epoch_tokens},
+                    {"epochs", use.epochs_per_step * static_cast<double>(steps)}});
+  }
+  return json;
 }
 
 }  // namespace trainctl::data

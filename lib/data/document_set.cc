@@ -67,7 +67,8 @@ int64_t HeldOutCount(double holdout, int64_t total, int64_t at_least) {
 absl::StatusOr<Split> SplitDocuments(std::shared_ptr<const DocumentStore> store, double holdout,
                                      uint64_t seed, uint64_t stream, const std::string& name) {
   if (!(holdout >= 0.0 && holdout < 1.0)) {
-    return UsageError(absl::StrCat("data source ", name, ": holdout = ", holdout, " is not within [0, 1)"));
+    return UsageError(
+        absl::StrCat("data source ", name, ": holdout = ", holdout, " must be at least 0 and below 1"));
   }
   const int64_t stored = store->num_documents();
   int64_t filled = 0;
@@ -78,7 +79,7 @@ absl::StatusOr<Split> SplitDocuments(std::shared_ptr<const DocumentStore> store,
     num_tokens += tokens;
   }
   if (filled == 0) {
-    return BadDataError(absl::StrCat("data source ", name, " has no token in ", stored, " documents"));
+    return BadDataError(absl::StrCat("data source ", name, " contains no tokens in ", stored, " documents"));
   }
   const int64_t num_held_out = holdout > 0 && filled > 1 ? HeldOutCount(holdout, filled, 1) : 0;
   if (holdout == 0 && filled == stored) {
@@ -111,7 +112,7 @@ absl::StatusOr<Split> SplitDocuments(std::shared_ptr<const DocumentStore> store,
   }
   if (num_tokens < 4) {
     return BadDataError(absl::StrCat("data source ", name, " has one document of ", num_tokens,
-                                     " tokens; holding a part out needs at least 4"));
+                                     " tokens; holding out a part requires at least 4"));
   }
   const int64_t tail_tokens = HeldOutCount(holdout, num_tokens, 2);
   DocumentSet tail = SplitBuilder::Part(train, num_tokens - tail_tokens, tail_tokens);

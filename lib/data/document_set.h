@@ -1,5 +1,5 @@
-// Which documents of a source train and which are held out. Empty documents are left out of both.
-// Immutable; thread safe.
+// Splits a source's documents into training and held-out documents. Empty documents belong to neither set.
+// Immutable; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace trainctl::data {
 
-// Documents chosen from a store, numbered anew 0, 1, ...; each has at least one token. Those that train are
-// in the store's order, those held out in the order in which they were drawn.
+// A selection of a store's documents, renumbered 0, 1, ... Each has at least one token. Training documents
+// keep the store's order; held-out ones are in the order in which they were drawn.
 class DocumentSet {
  public:
   int64_t num_documents() const { return num_documents_; }
@@ -31,27 +31,28 @@ class DocumentSet {
   int64_t Id(int64_t i) const { return ids_.empty() ? i : ids_[static_cast<size_t>(i)]; }
 
   std::shared_ptr<const DocumentStore> store_;
-  std::vector<int64_t> ids_;  // empty: all of the store
+  std::vector<int64_t> ids_;  // empty if the whole store is selected
   int64_t num_documents_ = 0;
   int64_t num_tokens_ = 0;
-  // A set that is a part of one document.
+  // Range of tokens, if the selection is part of one document.
   int64_t only_first_ = 0;
   int64_t only_tokens_ = -1;
 };
 
 struct Split {
   DocumentSet train;
-  DocumentSet held_out;  // no documents for holdout = 0
+  DocumentSet held_out;  // empty if the holdout is 0
 };
 
-// Holds out the rounded share of documents, at least one and not all, chosen by `seed` and `stream`; of a
-// source with a single document, the rounded share of its tokens at its end, at least 2 and not all.
-// BadDataError when the source (`name`, for the message) has no token, or too few to split.
+// Holds out a share of the documents, chosen by `seed` and `stream`. The number is rounded and is at least
+// one but not all. If the source has only one document, holds out that share of its tokens instead, from the
+// end: at least 2 but not all. Returns BadDataError if the source has no tokens or too few to split; `name`
+// is the source's name for the message.
 absl::StatusOr<Split> SplitDocuments(std::shared_ptr<const DocumentStore> store, double holdout,
                                      uint64_t seed, uint64_t stream, const std::string& name);
 
-// Several sets as one store: their documents dealt evenly, so that any first part has all sets in their
-// shares.
+// Combines several sets into one store. Interleaves their documents evenly, so that every prefix contains the
+// sets in proportion to their sizes.
 std::unique_ptr<DocumentStore> Interleave(std::vector<DocumentSet> sets);
 
 }  // namespace trainctl::data

@@ -6,19 +6,13 @@
 #include <system_error>
 #include <utility>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/strip.h"
 #include "base/status.h"
 #include "data/indexed_dataset.h"
 #include "data/kept_documents.h"
-#include "data/unpacked_file.h"
 
 namespace trainctl::data {
 namespace {
-
-constexpr const char* kNotText[] = {".bz2", ".xz",    ".zip",  ".7z",  ".tar", ".tgz",
-                                    ".npy", ".arrow", ".json", ".csv", ".tsv", ".safetensors"};
 
 class IndexedDocuments : public DocumentStore {
  public:
@@ -75,30 +69,6 @@ class ConcatenatedDocuments : public DocumentStore {
 
 }  // namespace
 
-absl::StatusOr<SourceKind> KindOfFile(const recipe::DataSource& source, const std::string& file) {
-  if (source.kind == "indexed") return SourceKind::kIndexed;
-  if (source.kind == "jsonl") return SourceKind::kJsonl;
-  if (source.kind == "text") return SourceKind::kText;
-  if (source.kind != "auto") {
-    return UsageError(
-        absl::StrCat("data source kind '", source.kind, "' is not auto, indexed, jsonl or text"));
-  }
-  // What is packed in it decides; that it is packed is recognized by its bytes.
-  const std::string name = absl::AsciiStrToLower(WithoutCompressionSuffix(file));
-  if (absl::EndsWith(name, ".bin") || absl::EndsWith(name, ".idx")) return SourceKind::kIndexed;
-  if (absl::EndsWith(name, ".jsonl") || absl::EndsWith(name, ".ndjson")) return SourceKind::kJsonl;
-  if (absl::EndsWith(name, ".parquet")) return ParquetError(file);
-  for (const char* suffix : kNotText) {
-    if (absl::EndsWith(name, suffix)) {
-      return UsageError(absl::StrCat(
-          file, ": ", suffix,
-          " files are not read as text by themselves; unpack or convert them, or say "
-          "kind = \"jsonl\" if they have a JSON object per line, kind = \"text\" if they are text"));
-    }
-  }
-  return SourceKind::kText;
-}
-
 std::string IndexedPrefix(const std::string& file) {
   absl::string_view prefix = file;
   if (!absl::ConsumeSuffix(&prefix, ".bin")) absl::ConsumeSuffix(&prefix, ".idx");
@@ -126,13 +96,18 @@ int64_t NumIds(const tokenizer::Tokenizer* tokenizer, int64_t vocab) {
   return vocab > kByteVocab ? kEndOfDocument + 1 : kByteVocab;
 }
 
-absl::StatusOr<std::shared_ptr<const DocumentStore>> ReadDocuments(const FileGroup& group, int64_t vocab,
-                                                                   const HowToRead& how) {
+absl::StatusOr<ReadDocuments> ReadGroup(const FileGroup& group, int64_t vocab, const HowToRead& how) {
+  ReadDocuments read;
   if (how.tokenizer == nullptr) {
-    return OpenJsonlDocuments(group.files, group.jsonl, vocab > kByteVocab, how.bytes_read, how.left_out);
+    TRAINCTL_ASSIGN_OR_RETURN(read.documents,
+                              OpenRowDocuments(group.files, group.kind, group.rows, vocab > kByteVocab,
+                                               how.bytes_read, &read.left_out));
+  } else {
+    TRAINCTL_ASSIGN_OR_RETURN(read.documents,
+                              OpenTokenizedDocuments(group.files, group.kind, group.rows, *how.tokenizer,
+                                                     how.bytes_read, &read.counts, &read.left_out));
   }
-  return OpenTokenizedDocuments(group.files, group.kind, group.jsonl, *how.tokenizer, how.bytes_read,
-                                how.own_starts, how.left_out);
+  return read;
 }
 
 }  // namespace
@@ -161,9 +136,9 @@ absl::StatusOr<std::shared_ptr<const DocumentStore>> OpenDocuments(const recipe:
       return UsageError(absl::StrCat(
           source.files[next], ": the byte tokenizer needs model.vocab >= ", kByteVocab, ", not ", vocab));
     }
-    if (kind != SourceKind::kJsonl && !source.prompt_field.empty()) {
+    if (!HasRows(kind) && !source.prompt_field.empty()) {
       return UsageError(absl::StrCat(source.files[next], ": prompt_field = '", source.prompt_field,
-                                     "' is for JSONL files only"));
+                                     "' applies only to JSONL and Parquet files"));
     }
     if (kind == SourceKind::kIndexed) {
       const std::string prefix = IndexedPrefix(source.files[next++]);
@@ -182,10 +157,10 @@ absl::StatusOr<std::shared_ptr<const DocumentStore>> OpenDocuments(const recipe:
     }
     FileGroup group = {.files = std::move(files),
                        .kind = kind,
-                       .jsonl = {.text_field = source.text_field,
-                                 .prompt_field = source.prompt_field,
-                                 .skip_bad_lines = how.skip_bad_lines,
-                                 .skip_setting = "data.on_bad_line = \"skip\""},
+                       .rows = {.text_field = source.text_field,
+                                .prompt_field = source.prompt_field,
+                                .skip_bad_lines = how.skip_bad_lines,
+                                .skip_setting = "data.on_bad_line = \"skip\""},
                        .tokenizer_file = how.tokenizer_file,
                        .end_id = how.tokenizer == nullptr ? -1 : how.tokenizer->end_of_document_id(),
                        .num_ids = NumIds(how.tokenizer, vocab)};
@@ -194,9 +169,11 @@ absl::StatusOr<std::shared_ptr<const DocumentStore>> OpenDocuments(const recipe:
       stores.push_back(std::move(store));
       continue;
     }
-    const auto read = [&] { return ReadDocuments(group, vocab, how); };
-    TRAINCTL_ASSIGN_OR_RETURN(auto store, how.kept != nullptr ? how.kept->Get(group, read) : read());
-    stores.push_back(std::move(store));
+    const auto read = [&] { return ReadGroup(group, vocab, how); };
+    TRAINCTL_ASSIGN_OR_RETURN(ReadDocuments found, how.kept != nullptr ? how.kept->Get(group, read) : read());
+    if (how.counts != nullptr) how.counts->Add(found.counts);
+    if (how.left_out != nullptr) how.left_out->Add(found.left_out);
+    stores.push_back(std::move(found.documents));
   }
   return Concatenate(std::move(stores));
 }

@@ -1,11 +1,13 @@
-// Documents of one source, whatever files they come from: numbered 0..num_documents() - 1, each a row of
-// tokens. Immutable after opening; thread safe.
+// The documents of one source, from files of any kind, as rows of tokens numbered from 0 to num_documents() -
+// 1. Immutable after opening; thread-safe.
 //
-// The byte tokenizer: a token is a byte's value. When the model's vocabulary is above 256, token 256 ends
-// each text or JSONL document that is not empty; indexed datasets hold their tokens as they are.
+// With the byte tokenizer, each token is the value of a byte. If the model's vocabulary is larger than 256,
+// token 256 ends each non-empty document of text, JSONL, or Parquet. The tokens of indexed datasets are used
+// unchanged.
 //
-// Any other tokenizer: what it puts before and behind each text is there, and its end-of-document token, if
-// it has one, ends each document that is not empty; each of these once, even if the text has it too.
+// Any other tokenizer adds its prefix and suffix to each text and ends each non-empty document with its
+// end-of-document token, if it has one. A token that the text already contains in that position is not added
+// again.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +16,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "data/jsonl_reader.h"
+#include "data/row_reader.h"
+#include "data/source_kind.h"
 #include "recipe/recipe.h"
 #include "tokenizer/tokenizer.h"
 
@@ -31,70 +34,84 @@ class DocumentStore {
   virtual int64_t num_documents() const = 0;
   virtual int64_t DocumentTokens(int64_t document) const = 0;
 
-  // Tokens [first, first + count) of a document, which must lie within it. `learn` is 1 where a token may be
-  // a target, 0 within a prompt. BadDataError when a file changed or a token is not in the vocabulary.
+  // Reads the tokens [first, first + count) of a document; the range must be within the document. Sets
+  // `learn` to 1 for tokens that may be targets and to 0 for tokens of a prompt. Returns BadDataError if a
+  // file has changed or a token is outside the vocabulary.
   virtual absl::Status Read(int64_t document, int64_t first, int64_t count, int32_t* tokens,
                             uint8_t* learn) const = 0;
 
-  // BadDataError when a mapped file no longer has the size it was opened with. Call before Read and
-  // DocumentTokens; what can still happen between the two is in docs/guide/data.md.
+  // Returns BadDataError if a mapped file's size has changed since it was opened. Call this before Read and
+  // DocumentTokens. docs/guide/data.md describes what can still go wrong in between.
   virtual absl::Status CheckUnchanged() const { return absl::OkStatus(); }
 };
 
-enum class SourceKind { kIndexed, kJsonl, kText };
+// The number of documents that were tokenized, and how many of them have the properties in AppendedDocument.
+struct TokenizedCounts {
+  int64_t documents = 0;
+  int64_t own_starts = 0;  // texts that begin with the tokenizer's prefix
+  int64_t repeated_starts =
+      0;  // documents that repeat the prefix's last token, such as <s>, at the beginning
+  int64_t changed_prompts = 0;  // documents whose prompt has different tokens without the text
+  void Add(const TokenizedCounts& more) {
+    documents += more.documents;
+    own_starts += more.own_starts;
+    repeated_starts += more.repeated_starts;
+    changed_prompts += more.changed_prompts;
+  }
+};
 
-// The kind of one file: as the source says, or by its name for "auto" (.bin .idx indexed; .jsonl .ndjson
-// JSONL; archives and tabular files are an error; anything else text; a last .gz or .zst is passed over).
-absl::StatusOr<SourceKind> KindOfFile(const recipe::DataSource& source, const std::string& file);
-
-// The prefix of an indexed dataset from the name of either of its files, or a prefix.
+// Returns the prefix of an indexed dataset, given either of its files or the prefix itself.
 std::string IndexedPrefix(const std::string& file);
 
 struct HowToRead {
-  const tokenizer::Tokenizer* tokenizer = nullptr;  // none: tokens are bytes. Not needed afterwards
-  std::string tokenizer_file;                       // with a tokenizer: what it was loaded from
-  KeptDocuments* kept = nullptr;                    // asked first
+  const tokenizer::Tokenizer* tokenizer = nullptr;  // null if tokens are bytes; not used after opening
+  std::string tokenizer_file;                       // file that contains `tokenizer`
+  KeptDocuments* kept = nullptr;                    // if set, used instead of reading files
   BytesReadFn bytes_read;
-  int64_t* own_starts = nullptr;     // see OpenTokenizedDocuments; not of what was kept
-  bool skip_bad_lines = false;       // data.on_bad_line = "skip"
-  LeftOutLines* left_out = nullptr;  // grows by the lines left out, except from kept documents
-  bool check_tokens = false;         // of indexed datasets, before they are used
+  TokenizedCounts* counts = nullptr;  // see OpenTokenizedDocuments; does not cover kept documents
+  bool skip_bad_lines = false;        // whether data.on_bad_line is "skip"
+  // Receives the lines that were left out, except those of kept documents.
+  LeftOutLines* left_out = nullptr;
+  bool check_tokens = false;  // whether to check the tokens of indexed datasets on opening
 };
 
-// Opens all files of a source, in the order given. An indexed dataset named by both of its files counts once.
-// UsageError for an unknown kind; BadDataError and EnvironmentError name the file.
+// Opens all files of a source in the given order. An indexed dataset counts only once, even if both of its
+// files are listed. Returns UsageError if the kind is unknown. Errors in a file are BadDataError or
+// EnvironmentError and name the file.
 absl::StatusOr<std::shared_ptr<const DocumentStore>> OpenDocuments(const recipe::DataSource& source,
                                                                    int64_t vocab, const HowToRead& how = {});
 
-// Bytes of its files that OpenDocuments reads whole; 0 where it cannot tell.
+// Returns the total size of the files that OpenDocuments reads in full, or 0 if it cannot be determined.
 int64_t BytesReadAtOpening(const recipe::DataSource& source, bool has_tokenizer);
 
-// One document per file, read when needed: any number of files, no memory but their names. UsageError for a
-// packed one, which cannot be read from the middle.
+// Opens text files, one document per file, which are read on demand. Supports any number of files, because
+// only their names are kept in memory. Returns UsageError if a file is compressed, because it cannot be read
+// from the middle.
 absl::StatusOr<std::unique_ptr<DocumentStore>> OpenTextDocuments(std::vector<std::string> files,
                                                                  bool end_of_document);
 
-// One document per line, unpacked and decoded into memory at opening. Each bad line is BadDataError
-// "file:line:column", or left out and added to `left_out`.
-absl::StatusOr<std::unique_ptr<DocumentStore>> OpenJsonlDocuments(const std::vector<std::string>& files,
-                                                                  const JsonlOptions& options,
-                                                                  bool end_of_document,
-                                                                  const BytesReadFn& bytes_read = {},
-                                                                  LeftOutLines* left_out = nullptr);
+// Opens JSONL or Parquet files with one document per row, which are decoded into memory. A bad line causes
+// BadDataError (see RowReader) or is left out and added to `left_out`.
+absl::StatusOr<std::unique_ptr<DocumentStore>> OpenRowDocuments(const std::vector<std::string>& files,
+                                                                SourceKind kind, const RowOptions& options,
+                                                                bool end_of_document,
+                                                                const BytesReadFn& bytes_read = {},
+                                                                LeftOutLines* left_out = nullptr);
 
-// Text files (a document each) or JSONL, tokenized into memory at opening. Adds to `own_starts` how many of
-// the texts begin with what the tokenizer puts before a text (AppendDocument).
+// Opens text files (one document each) or the rows of JSONL or Parquet files and tokenizes them into memory.
+// Adds to `counts`.
 absl::StatusOr<std::unique_ptr<DocumentStore>> OpenTokenizedDocuments(
-    const std::vector<std::string>& files, SourceKind kind, const JsonlOptions& options,
-    const tokenizer::Tokenizer& tokenizer, const BytesReadFn& bytes_read = {}, int64_t* own_starts = nullptr,
-    LeftOutLines* left_out = nullptr);
+    const std::vector<std::string>& files, SourceKind kind, const RowOptions& options,
+    const tokenizer::Tokenizer& tokenizer, const BytesReadFn& bytes_read = {},
+    TokenizedCounts* counts = nullptr, LeftOutLines* left_out = nullptr);
 
-// `check_tokens`: whether all are below `vocab`, which takes one pass over the data; else Read tells.
+// Opens an indexed dataset. If `check_tokens` is true, scans the data once to check that all tokens are below
+// `vocab`. Otherwise, Read reports any that are not.
 absl::StatusOr<std::unique_ptr<DocumentStore>> OpenIndexedDocuments(const std::string& prefix, int64_t vocab,
                                                                     bool check_tokens = false,
                                                                     const BytesReadFn& bytes_read = {});
 
-// One store after the other, as one.
+// Concatenates several stores into one.
 std::shared_ptr<const DocumentStore> Concatenate(std::vector<std::shared_ptr<const DocumentStore>> stores);
 
 }  // namespace trainctl::data

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "absl/types/span.h"
 #include "base/status.h"
 #include "data/unpacked_file.h"
 
@@ -10,10 +11,9 @@ namespace trainctl::data {
 
 absl::Status CheckTextBytes(const std::string& path, size_t text_bytes) {
   if (text_bytes <= tokenizer::kMaxTextBytes) return absl::OkStatus();
-  return BadDataError(absl::StrCat(
-      path, ": a text of more than ", tokenizer::kMaxTextBytes,
-      " bytes cannot be tokenized as one document; cut it into several files, or make it JSONL with a "
-      "document per line"));
+  return BadDataError(absl::StrCat(path, ": a text of more than ", tokenizer::kMaxTextBytes,
+                                   " bytes cannot be tokenized as one document; split it into several files, "
+                                   "or convert it to JSONL with one document per line"));
 }
 
 absl::StatusOr<std::string> ReadText(const std::string& path) {
@@ -49,6 +49,17 @@ absl::StatusOr<bool> AppendStarted(const tokenizer::Tokenizer& tokenizer, const 
   return is_there;
 }
 
+bool RepeatsStart(const tokenizer::Tokenizer& tokenizer, absl::Span<const int32_t> document) {
+  constexpr size_t kNext = 2;
+  const std::vector<int32_t>& prefix = tokenizer.prefix_ids();
+  if (prefix.empty() || document.size() <= prefix.size()) return false;
+  const auto contains = [](absl::Span<const int32_t> ids, int32_t id) {
+    return std::find(ids.begin(), ids.end(), id) != ids.end();
+  };
+  return contains(tokenizer.special_ids(), prefix.back()) &&
+         contains(document.subspan(prefix.size(), kNext), prefix.back());
+}
+
 // Appends the suffix, unless what has been appended from `begin` on ends with it.
 void AppendSuffix(const tokenizer::Tokenizer& tokenizer, size_t begin, std::vector<int32_t>* tokens) {
   const std::vector<int32_t>& suffix = tokenizer.suffix_ids();
@@ -65,6 +76,7 @@ absl::StatusOr<AppendedDocument> AppendDocument(const tokenizer::Tokenizer& toke
   const size_t begin = tokens->size();
   AppendedDocument document;
   TRAINCTL_ASSIGN_OR_RETURN(document.has_own_start, AppendStarted(tokenizer, prompt + text, tokens));
+  document.repeats_start = RepeatsStart(tokenizer, absl::MakeConstSpan(*tokens).subspan(begin));
   AppendSuffix(tokenizer, begin, tokens);
   if (!prompt.empty()) {
     std::vector<int32_t> alone;
@@ -75,6 +87,7 @@ absl::StatusOr<AppendedDocument> AppendDocument(const tokenizer::Tokenizer& toke
       ++num_prompt;
     }
     document.prompt_tokens = static_cast<int64_t>(num_prompt);
+    document.changes_prompt = num_prompt < alone.size() && !text.empty();
   }
   EndDocument(end_id, begin, tokens);
   return document;

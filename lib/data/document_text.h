@@ -1,4 +1,4 @@
-// Texts that become documents by a tokenizer: read as a whole, and ended.
+// Tokenizes texts as whole documents and appends their end-of-document tokens.
 #pragma once
 
 #include <cstddef>
@@ -12,28 +12,34 @@
 
 namespace trainctl::data {
 
-// BadDataError, with what to do, for a text longer than can be tokenized as one.
+// Returns BadDataError, with advice, if a text is too long to be tokenized as a whole.
 absl::Status CheckTextBytes(const std::string& path, size_t text_bytes);
 
-// A text file, plain or packed (unpacked_file.h), as one text.
+// Reads a text file, which may be compressed (unpacked_file.h).
 absl::StatusOr<std::string> ReadText(const std::string& path);
 
-// Ends the document whose tokens are `tokens` from `begin` on with `end_id` (-1: with nothing), unless it
-// ends so already. A document without tokens stays without.
+// Ends the document that starts at index `begin` of `tokens` by appending `end_id`, unless the document
+// already ends with that token or is empty. -1 means that there is no such token.
 void EndDocument(int32_t end_id, size_t begin, std::vector<int32_t>* tokens);
 
 struct AppendedDocument {
-  // Tokens of the document that belong to the prompt: the prefix, and those with which the encoding of the
-  // prompt by itself also begins. A token that spans the border therefore belongs to the text. 0 if the
-  // prompt is empty.
+  // Number of tokens that belong to the prompt: the prefix, and any further tokens shared with the encoding
+  // of the prompt by itself. A token that spans the boundary therefore belongs to the text. 0 if the prompt
+  // is empty.
   int64_t prompt_tokens = 0;
-  // The text itself begins with what the tokenizer puts before a text.
+  // Whether the text itself begins with the tokenizer's prefix.
   bool has_own_start = false;
+  // Whether the prefix's last token, if it is special, appears again among the next tokens, for example
+  // because the text begins with it twice or after a space.
+  bool repeats_start = false;
+  // Whether the tokens of the prompt by itself differ from those at the beginning of the document. For
+  // example, a space at the end of the prompt may form a token with the first word of the text.
+  bool changes_prompt = false;
 };
 
-// The tokens of one document, appended and ended: what the tokenizer puts before and behind a text, and
-// between them prompt and text as one text. A text that begins or ends with these tokens by itself, as
-// rendered chats do, has them once.
+// Appends the tokens of one document and ends it. The document consists of the tokenizer's prefix, the prompt
+// and text encoded together, and the tokenizer's suffix. A prefix or suffix that the text already contains,
+// as rendered chats do, is not added again.
 absl::StatusOr<AppendedDocument> AppendDocument(const tokenizer::Tokenizer& tokenizer, int32_t end_id,
                                                 const std::string& prompt, const std::string& text,
                                                 std::vector<int32_t>* tokens);

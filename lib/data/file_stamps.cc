@@ -6,8 +6,11 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "base/status.h"
 #include "data/data_record.h"
 #include "data/document_store.h"
@@ -15,6 +18,27 @@
 #include "tokenizer/tokenizer.h"
 
 namespace trainctl::data {
+namespace {
+
+// Every rank waits while a file is hashed.
+constexpr int64_t kMostHashedBytes = int64_t{4} << 30;
+constexpr int64_t kMaxReportBytes = int64_t{256} << 20;
+
+// Returns the checksum of all bytes of PREFIX.bin, as stored in PREFIX.json by `data prepare`. Empty if there
+// is none, or if it is that of a file of another size.
+std::string PreparedChecksum(const std::string& path, int64_t size_bytes) {
+  if (!absl::EndsWith(path, ".bin")) return "";
+  const std::string report = IndexedPrefix(path) + ".json";
+  const absl::StatusOr<std::string> text = ReadFile(report, kMaxReportBytes);
+  if (!text.ok()) return "";
+  const absl::StatusOr<Json> json = ParseJson(*text, report);
+  if (!json.ok() || !json->is_object() || !json->contains("data")) return "";
+  const Json& data = (*json)["data"];
+  if (!data.is_object() || JsonInt(data, "bytes", report).value_or(-1) != size_bytes) return "";
+  return JsonString(data, "xxh3", report).value_or("");
+}
+
+}  // namespace
 
 absl::StatusOr<std::vector<std::string>> DataFiles(const recipe::DataConfig& data) {
   std::vector<std::string> files;
@@ -43,7 +67,7 @@ absl::StatusOr<std::vector<std::string>> DataFiles(const recipe::DataConfig& dat
 absl::StatusOr<FileStamp> StampFile(const std::string& path) {
   struct stat info;
   if (::stat(path.c_str(), &info) != 0) {
-    if (errno == ENOENT || errno == ENOTDIR) return BadDataError(absl::StrCat(path, ": no such data file"));
+    if (errno == ENOENT || errno == ENOTDIR) return BadDataError(absl::StrCat("no such data file: ", path));
     return ErrnoError("read", path, errno);
   }
   return FileStamp{path, info.st_dev, info.st_ino, info.st_size,
@@ -60,7 +84,7 @@ absl::StatusOr<FileStamps> FileStamps::Take(const recipe::DataConfig& data, std:
   return stamps;
 }
 
-absl::StatusOr<bool> FileStamps::HasRecordedBytes(const std::string& path) {
+absl::StatusOr<FileStamps::Compared> FileStamps::CompareBytes(const std::string& path) {
   if (!recorded_.has_value()) {
     recorded_.emplace();
     if (!record_path_.empty()) {
@@ -71,37 +95,45 @@ absl::StatusOr<bool> FileStamps::HasRecordedBytes(const std::string& path) {
     }
   }
   const auto found = recorded_->find(path);
-  // A few samples of a large file do not tell a touch from a rewrite.
-  if (found == recorded_->end() || found->second.sampled) return false;
-  TRAINCTL_ASSIGN_OR_RETURN(const FileFingerprint now, FingerprintFile(path));
-  return now.size_bytes == found->second.size_bytes && now.xxh3 == found->second.xxh3;
+  if (found == recorded_->end()) return Compared::kDifferent;
+  const FileFingerprint& before = found->second;
+  TRAINCTL_ASSIGN_OR_RETURN(const FileFingerprint now,
+                            before.sampled ? QuickFingerprintFile(path) : FingerprintFile(path));
+  if (now.size_bytes != before.size_bytes || now.sampled != before.sampled || now.xxh3 != before.xxh3) {
+    return Compared::kDifferent;
+  }
+  if (!before.sampled) return Compared::kSame;
+  const std::string prepared = PreparedChecksum(path, now.size_bytes);
+  if (prepared.empty() || now.size_bytes > kMostHashedBytes) return Compared::kSameSamples;
+  TRAINCTL_ASSIGN_OR_RETURN(const FileFingerprint whole, FingerprintFile(path));
+  return absl::StrFormat("%016x", whole.xxh3) == prepared ? Compared::kSame : Compared::kDifferent;
 }
 
-absl::StatusOr<std::vector<std::string>> FileStamps::CheckUnchanged() {
-  std::vector<std::string> touched;
+absl::StatusOr<std::vector<TouchedFile>> FileStamps::CheckUnchanged() {
+  std::vector<TouchedFile> touched;
   for (FileStamp& opened : stamps_) {
     TRAINCTL_ASSIGN_OR_RETURN(const FileStamp now, StampFile(opened.path));
     std::string what;
     if (now.size_bytes != opened.size_bytes) {
-      what = absl::StrCat("it had ", opened.size_bytes, " bytes and has ", now.size_bytes, " now");
+      what = absl::StrCat("it had ", opened.size_bytes, " bytes and now has ", now.size_bytes);
     } else if (now.device != opened.device || now.inode != opened.inode) {
-      what = "another file was put in its place";
+      what = "it was replaced by another file";
     } else if (now.modified_ns != opened.modified_ns) {
-      what = "it was written to";
+      what = "it was modified";
     } else {
       continue;
     }
     if (now.size_bytes == opened.size_bytes) {
-      TRAINCTL_ASSIGN_OR_RETURN(const bool is_same, HasRecordedBytes(opened.path));
-      if (is_same) {
+      TRAINCTL_ASSIGN_OR_RETURN(const Compared compared, CompareBytes(opened.path));
+      if (compared != Compared::kDifferent) {
         opened = now;
-        touched.push_back(opened.path);
+        touched.push_back({.path = opened.path, .sampled = compared == Compared::kSameSamples});
         continue;
       }
     }
     return BadDataError(
-        absl::StrCat(opened.path, " has changed while the run read it: ", what,
-                     ". Restore it and resume, which compares checksums; or launch a new run"));
+        absl::StrCat(opened.path, " changed while the run was reading it: ", what,
+                     ". Restore it and resume (checksums are compared), or launch a new run"));
   }
   return touched;
 }

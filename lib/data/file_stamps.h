@@ -1,10 +1,10 @@
-// Whether the files of a run are still the ones that were opened: by inode, size and time of last change, one
-// stat per file. If these differ, the bytes are compared, as on resume (Fingerprint). Not thread safe.
+// Checks, by inode, size, and modification time, that a run's files are still the ones that were opened.
+// Costs one stat per file. If a stamp differs, compares the contents as far as they are known. Not
+// thread-safe.
 //
-//   TRAINCTL_ASSIGN_OR_RETURN(FileStamps stamps, FileStamps::Take(recipe.data, data_record_path));  // then
-//   open
-//   ...
-//   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<std::string> touched, stamps.CheckUnchanged());
+//   TRAINCTL_ASSIGN_OR_RETURN(FileStamps stamps, FileStamps::Take(recipe.data, data_record_path));
+//   ...  // open and use the files
+//   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<TouchedFile> touched, stamps.CheckUnchanged());
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@
 
 namespace trainctl::data {
 
-// Every file that the data section names, in a fixed order and once each: the tokenizer's, then those of the
-// sources, of an indexed dataset both.
+// Returns every file that the data section refers to, once each and in a fixed order: the tokenizer file,
+// then the sources' files, including both files of an indexed dataset.
 absl::StatusOr<std::vector<std::string>> DataFiles(const recipe::DataConfig& data);
 
 struct FileStamp {
@@ -29,28 +29,38 @@ struct FileStamp {
   uint64_t device = 0;
   uint64_t inode = 0;
   int64_t size_bytes = 0;
-  int64_t modified_ns = 0;  // since 1970
+  int64_t modified_ns = 0;  // in nanoseconds since 1970
 };
 
-// BadDataError: no such file.
+// Returns BadDataError if the file does not exist.
 absl::StatusOr<FileStamp> StampFile(const std::string& path);
+
+// A file that has a new stamp and, as far as is known, the same contents.
+struct TouchedFile {
+  std::string path;
+  bool sampled = false;  // whether only its size and kFingerprintPieces pieces were compared
+  bool operator==(const TouchedFile&) const = default;
+};
 
 class FileStamps {
  public:
-  // Before the files are opened, so that no change after that goes unseen. `record_path`: the file with their
-  // fingerprints (data_record.h), which is read when a stamp differs. A file without a
-  // fingerprint of all its bytes is taken as changed whenever its stamp differs.
+  // Takes the stamps. Call this before the files are opened, so that no later change goes unnoticed.
+  // `record_path` is the file that contains their fingerprints (data_record.h); it is read only if a stamp
+  // differs. If the fingerprint of a file covers only samples of it, so does the comparison, except that all
+  // bytes of a dataset of up to 4 GiB are compared with the checksum that `data prepare` stored.
   static absl::StatusOr<FileStamps> Take(const recipe::DataConfig& data, std::string record_path);
 
-  // BadDataError names a file whose bytes were changed since, or which was removed. Returns the files that
-  // have another stamp and the same bytes, each once: a copy put in their place, or `touch`.
-  absl::StatusOr<std::vector<std::string>> CheckUnchanged();
+  // Returns BadDataError, naming the file, if a file's contents have changed or the file was removed.
+  // Otherwise returns the files that have a new stamp but the same contents, because they were touched or
+  // replaced by a copy. Later calls do not return a file again unless its stamp changes again.
+  absl::StatusOr<std::vector<TouchedFile>> CheckUnchanged();
 
  private:
-  absl::StatusOr<bool> HasRecordedBytes(const std::string& path);
+  enum class Compared : uint8_t { kSame, kSameSamples, kDifferent };
+  absl::StatusOr<Compared> CompareBytes(const std::string& path);
 
   std::string record_path_;
-  std::optional<std::map<std::string, FileFingerprint>> recorded_;  // by path, once read
+  std::optional<std::map<std::string, FileFingerprint>> recorded_;  // keyed by path; set once read
   std::vector<FileStamp> stamps_;
 };
 

@@ -20,7 +20,7 @@ absl::Status ReadAt(int fd, const std::string& path, int64_t offset, absl::Span<
     const ssize_t count = ::pread(fd, out.data(), out.size(), offset);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return ErrnoError("read", path, errno);
-    if (count == 0) return BadDataError(absl::StrCat(path, ": the file became shorter while it was read"));
+    if (count == 0) return BadDataError(absl::StrCat(path, ": the file shrank while being read"));
     out.remove_prefix(static_cast<size_t>(count));
     offset += count;
   }

@@ -57,14 +57,14 @@ absl::StatusOr<IndexView> IndexView::Parse(absl::Span<const uint8_t> index, absl
   const auto error = [&](const auto&... parts) { return BadDataError(absl::StrCat(path, ": ", parts...)); };
   const int64_t index_bytes = static_cast<int64_t>(index.size());
   if (index_bytes < kIndexHeaderBytes) {
-    return error("the index has ", index_bytes, " bytes, its header alone has ", kIndexHeaderBytes);
+    return error("the index has ", index_bytes, " bytes, but its header alone takes ", kIndexHeaderBytes);
   }
   if (std::memcmp(index.data(), kIndexMagic, sizeof(kIndexMagic)) != 0) {
-    return error("magic: not an index of a token dataset (it must begin with MMIDIDX)");
+    return error("magic: not the index of a token dataset (it must begin with MMIDIDX)");
   }
   const uint64_t version = ReadAt<uint64_t>(index, 9);
   if (version != kIndexVersion) {
-    return error("version: ", version, ", this program reads version ", kIndexVersion);
+    return error("version: ", version, ", but this program reads version ", kIndexVersion);
   }
   IndexView view;
   const uint8_t code = index[17];
@@ -85,11 +85,11 @@ absl::StatusOr<IndexView> IndexView::Parse(absl::Span<const uint8_t> index, absl
   if (documents > body_bytes / 8) {
     return error("document count: ", documents, " do not fit in an index of ", index_bytes, " bytes");
   }
-  if (documents == 0) return error("document count: 0, at least the closing entry must be there");
+  if (documents == 0) return error("document count: 0, but at least the closing entry is required");
   const uint64_t expected_bytes = 12 * sequences + 8 * documents;
   if (expected_bytes != body_bytes) {
     return error("the index has ", index_bytes, " bytes, but ", sequences, " sequences and ", documents,
-                 " document indices make ", kIndexHeaderBytes + expected_bytes);
+                 " document indices require ", kIndexHeaderBytes + expected_bytes);
   }
   view.num_sequences_ = static_cast<int64_t>(sequences);
   view.num_documents_ = static_cast<int64_t>(documents) - 1;
@@ -113,7 +113,7 @@ absl::StatusOr<IndexView> IndexView::Parse(absl::Span<const uint8_t> index, absl
   }
   if (offset != data_bytes) {
     return error("the index covers ", offset, " bytes of a data file of ", data_bytes,
-                 " bytes; the two files are not of one writing");
+                 " bytes; the two files do not match");
   }
   view.end_offset_ = offset;
   view.num_tokens_ = offset / view.token_bytes_;
@@ -123,7 +123,8 @@ absl::StatusOr<IndexView> IndexView::Parse(absl::Span<const uint8_t> index, absl
     const int64_t first = At<int64_t>(view.documents_, i);
     if (i == 0 && first != 0) return error("document index 0: ", first, ", must be 0");
     if (first < previous || first > view.num_sequences_) {
-      return error("document index ", i, ": ", first, " is not within ", previous, "..", view.num_sequences_);
+      return error("document index ", i, ": ", first, " must be within ", previous, "..",
+                   view.num_sequences_);
     }
     previous = first;
   }

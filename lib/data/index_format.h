@@ -1,4 +1,5 @@
-// The index of a Megatron-compatible token dataset (`PREFIX.idx`), as bytes. All little-endian:
+// The binary format of the index of a Megatron-compatible token dataset (`PREFIX.idx`). All integers are
+// little-endian:
 //
 //   9 bytes  magic "MMIDIDX\0\0"
 //   u64      version, 1
@@ -9,9 +10,8 @@
 //   S x i64  byte offset of each sequence in `PREFIX.bin`
 //   D x i64  first sequence of each document; the last is S
 //
-// Stricter than the format's other readers: sequences lie one behind the other and end where the
-// data file ends, so that a pair of files that do not belong together is noticed. Reads bytes only,
-// opens no file. Pure; thread safe.
+// Stricter than other readers of the format: sequences must be adjacent and end where the data file ends, so
+// mismatched pairs of files are detected. Parses bytes without opening a file. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -32,10 +32,11 @@ enum class TokenType : uint8_t { kU8 = 1, kI8 = 2, kI16 = 3, kI32 = 4, kI64 = 5,
 int64_t TokenBytes(TokenType type);
 absl::string_view TokenTypeName(TokenType type);  // "uint8", "int32", ...
 
-// A checked index. Views the bytes it was made from, which must outlive it.
+// A validated index. It is a view of the bytes passed to Parse, which must outlive it.
 class IndexView {
  public:
-  // Checks every field. `path` names the index in errors. BadDataError names the file and the field.
+  // Parses an index and validates every field. `path` names the index in error messages. Returns BadDataError
+  // if a field is invalid; the message names it.
   static absl::StatusOr<IndexView> Parse(absl::Span<const uint8_t> index, absl::string_view path,
                                          int64_t data_bytes);
 
@@ -44,7 +45,7 @@ class IndexView {
   int64_t num_documents() const { return num_documents_; }
   int64_t num_tokens() const { return num_tokens_; }
 
-  // Where a document starts in the data file, and how long it is.
+  // The byte offset of a document in the data file, and the number of its tokens.
   int64_t DocumentOffset(int64_t document) const { return SequenceOffset(FirstSequence(document)); }
   int64_t DocumentTokens(int64_t document) const {
     return (DocumentOffset(document + 1) - DocumentOffset(document)) / token_bytes_;
@@ -59,7 +60,8 @@ class IndexView {
   }
   int64_t FirstSequence(int64_t document) const { return At<int64_t>(documents_, document); }
   int64_t SequenceOffset(int64_t sequence) const {
-    // Unsigned: a map that was overwritten after the check must not lead outside it.
+    // Compared as unsigned, because a map that was overwritten after validation must not lead outside the
+    // file.
     return static_cast<uint64_t>(sequence) < static_cast<uint64_t>(num_sequences_)
                ? At<int64_t>(pointers_, sequence)
                : end_offset_;
@@ -70,7 +72,7 @@ class IndexView {
   int64_t num_sequences_ = 0;
   int64_t num_documents_ = 0;
   int64_t num_tokens_ = 0;
-  int64_t end_offset_ = 0;  // behind the last sequence
+  int64_t end_offset_ = 0;  // end of the last sequence
   const uint8_t* pointers_ = nullptr;
   const uint8_t* documents_ = nullptr;
 };

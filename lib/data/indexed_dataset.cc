@@ -109,8 +109,9 @@ absl::StatusOr<IndexedDataset> IndexedDataset::Open(const std::string& prefix) {
   TRAINCTL_RETURN_IF_ERROR(CheckDataFile(data_path).status());
   const absl::Status has_index = CheckDataFile(index_path).status();
   if (!has_index.ok()) {
-    return Annotate(has_index,
-                    absl::StrCat("an indexed dataset is two files, .bin and .idx; beside ", data_path));
+    return Annotate(
+        has_index,
+        absl::StrCat("an indexed dataset consists of two files, .bin and .idx; next to ", data_path));
   }
   TRAINCTL_ASSIGN_OR_RETURN(MappedFile data, MappedFile::Open(data_path));
   TRAINCTL_ASSIGN_OR_RETURN(MappedFile index, MappedFile::Open(index_path));
@@ -171,7 +172,7 @@ absl::Status IndexedDataset::Read(int64_t document, int64_t first, int64_t count
   // The index was checked when it was opened; this notices one that was overwritten since.
   if (document_offset < 0 || first > document_tokens || count > document_tokens - first ||
       document_offset > data_bytes - (first + count) * token_bytes) {
-    return BadDataError(absl::StrCat(index_.path(), ": the index changed after it was opened"));
+    return BadDataError(absl::StrCat(index_.path(), ": the index has changed since it was opened"));
   }
   const int64_t offset = document_offset + first * token_bytes;
   int64_t bad_token = 0;
@@ -179,7 +180,7 @@ absl::Status IndexedDataset::Read(int64_t document, int64_t first, int64_t count
       ConvertAs(view_.token_type(), data_.bytes().data() + offset, count, vocab, tokens, bad_token);
   if (converted == count) return absl::OkStatus();
   return BadDataError(absl::StrCat(path(), ": document ", document, ", position ", first + converted,
-                                   ": token ", bad_token, " is not within the vocabulary of ", vocab,
+                                   ": token ", bad_token, " is outside the vocabulary of ", vocab,
                                    "; raise model.vocab or prepare the data with the model's tokenizer"));
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/files.h"
+#include "base/folder_sync.h"
 #include "base/lock_open_file.h"
 #include "base/status.h"
 
@@ -67,7 +68,8 @@ absl::StatusOr<std::unique_ptr<IndexedWriter>> IndexedWriter::Open(const std::st
       ::close(fd);
       writer->is_kept_ = true;  // it is another's
       TRAINCTL_RETURN_IF_ERROR(is_locked.status());
-      return EnvironmentError(absl::StrCat(prefix, ".bin is being written by another process, which holds ",
+      return EnvironmentError(absl::StrCat(prefix,
+                                           ".bin is being written by another process, which has locked ",
                                            path, "; wait for it, or choose another output"));
     }
     // The writer before may have removed the file between our opening and our lock.
@@ -160,8 +162,8 @@ absl::Status IndexedWriter::Commit() {
   TRAINCTL_RETURN_IF_ERROR(Flush());
   TRAINCTL_RETURN_IF_ERROR(WriteAll(documents_fd_, ended_, documents_part()));
   ended_.clear();
-  if (::fsync(data_fd_) != 0) return ErrnoError("sync", data_part(), errno);
-  if (::fsync(documents_fd_) != 0) return ErrnoError("sync", documents_part(), errno);
+  if (SyncOpenFile(data_fd_) != 0) return ErrnoError("sync", data_part(), errno);
+  if (SyncOpenFile(documents_fd_) != 0) return ErrnoError("sync", documents_part(), errno);
   return absl::OkStatus();
 }
 
@@ -244,7 +246,7 @@ absl::Status IndexedWriter::WriteIndex() {
     flush_if(out.size() >= kBufferBytes);
   }
   flush_if(true);
-  if (status.ok() && ::fsync(fd) != 0) status = ErrnoError("sync", path, errno);
+  if (status.ok() && SyncOpenFile(fd) != 0) status = ErrnoError("sync", path, errno);
   if (::close(fd) != 0 && status.ok()) status = ErrnoError("close", path, errno);
   return status;
 }

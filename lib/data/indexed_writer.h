@@ -1,8 +1,10 @@
-// Writes a Megatron-compatible token dataset (index_format.h), streaming: memory is 12 bytes a document. It
-// grows in PREFIX.bin.part and PREFIX.documents.part (int64 tokens of each document) and is published by
-// renames. What Commit has returned for survives a crash; CutBack goes on behind it. A writer that is
-// destroyed removes its part files unless Keep was called. Not thread safe; one writer a prefix, whatever
-// the process.
+// Writes a Megatron-compatible token dataset (index_format.h) as a stream, using 12 bytes of memory per
+// document. The dataset grows in PREFIX.bin.part and PREFIX.documents.part (the number of tokens of each
+// document as int64) and is published by renaming files.
+//
+// Data survives a crash once Commit has returned, and CutBack continues from there. The destructor removes
+// the part files unless Keep was called. Not thread-safe. Only one writer may use a prefix at a time, across
+// all processes.
 #pragma once
 
 #include <cstdint>
@@ -19,43 +21,45 @@ namespace trainctl::data {
 
 class IndexedWriter {
  public:
-  // Token types kU8, kU16 and kI32. Begins a dataset: Open and CutBack(0, 0).
+  // Starts a new dataset by calling Open and then CutBack(0, 0). Supports the token types kU8, kU16, and
+  // kI32.
   static absl::StatusOr<std::unique_ptr<IndexedWriter>> Create(const std::string& prefix, TokenType type);
-  // Takes the prefix for itself, and touches nothing that an earlier writer left: CutBack must be next, but
-  // for Publish. EnvironmentError while another writer has it.
+  // Locks the prefix without changing the files of an earlier writer. The next call must be CutBack or
+  // Publish. Returns EnvironmentError if another writer holds the lock.
   static absl::StatusOr<std::unique_ptr<IndexedWriter>> Open(const std::string& prefix, TokenType type);
   IndexedWriter(const IndexedWriter&) = delete;
   IndexedWriter& operator=(const IndexedWriter&) = delete;
   ~IndexedWriter();
 
-  // Goes on behind the first `documents` of the part files, which must have `tokens` tokens, and drops what
-  // lies behind them. BadDataError when the part files do not have that.
+  // Continues after the first `documents` documents of the part files, which must contain exactly `tokens`
+  // tokens, and discards everything after them. Returns BadDataError if the part files do not contain that
+  // much.
   absl::Status CutBack(int64_t documents, int64_t tokens);
 
-  // Appends to the document in progress; a document may come in any number of pieces. UsageError for a token
-  // that the type cannot hold.
+  // Appends tokens to the current document, which may arrive in any number of pieces. Returns UsageError if
+  // the type cannot represent a token.
   absl::Status Append(absl::Span<const int32_t> tokens);
-  // As Append for uint8 tokens given as bytes, without a copy per token when the type is kU8.
+  // Like Append, but takes uint8 tokens as bytes. If the type is kU8, avoids converting each token.
   absl::Status AppendBytes(absl::Span<const uint8_t> bytes);
-  // Ends the document in progress, which may be empty.
+  // Ends the current document, which may be empty.
   void EndDocument();
 
-  // The documents that ended are on the disk when it returns.
+  // Syncs all ended documents to disk.
   absl::Status Commit();
-  // Leave the part files when this is destroyed.
+  // Keeps the part files when this object is destroyed.
   void Keep() { is_kept_ = true; }
 
-  // Commit, then PREFIX.idx.part. EndDocument must have been called after the last Append.
+  // Commits, then writes PREFIX.idx.part. The last Append must have been followed by EndDocument.
   absl::Status Seal();
-  // Renames what Seal left to PREFIX.bin and PREFIX.idx; goes on where an earlier one was cut short.
-  // `reached` (may be empty) is told of "renamed_data" and "renamed_index".
+  // Renames the files written by Seal to PREFIX.bin and PREFIX.idx, or completes an earlier call that was
+  // interrupted. Calls `reached`, which may be null, with "renamed_data" and "renamed_index".
   absl::Status Publish(const std::function<void(const char*)>& reached = {});
-  // Seal and Publish.
+  // Calls Seal and Publish.
   absl::Status Finish();
 
   int64_t num_documents() const { return static_cast<int64_t>(document_indices_.size()) - 1; }
   int64_t num_tokens() const { return num_tokens_; }
-  int64_t ended_tokens() const { return ended_tokens_; }  // of the documents that ended
+  int64_t ended_tokens() const { return ended_tokens_; }  // tokens in ended documents only
 
   std::string data_part() const { return prefix_ + ".bin.part"; }
   std::string index_part() const { return prefix_ + ".idx.part"; }
@@ -71,11 +75,12 @@ class IndexedWriter {
 
   std::string prefix_;
   TokenType type_;
-  int documents_fd_ = -1;  // locked
+  int documents_fd_ = -1;  // holds the lock
   int data_fd_ = -1;
   bool is_kept_ = false;
   std::string buffer_;
-  std::string ended_;  // the tokens of documents that are not in PREFIX.documents.part yet, as bytes
+  // Token counts, as bytes, of ended documents that are not in PREFIX.documents.part yet.
+  std::string ended_;
   std::vector<int32_t> sequence_tokens_;
   std::vector<int64_t> document_indices_ = {0};
   int64_t tokens_in_sequence_ = 0;

@@ -44,6 +44,25 @@ class LineScanner {
     return absl::OkStatus();
   }
 
+  std::vector<std::string> Names() {
+    std::vector<std::string> names;
+    SkipSpace();
+    if (!Take('{')) return {};
+    do {
+      SkipSpace();
+      absl::string_view key;
+      if (!SkipString(key)) return names;
+      const absl::StatusOr<Json> name = ParseJson(key, "");
+      SkipSpace();
+      if (!name.ok() || !Take(':')) return {};
+      names.push_back(name->get<std::string>());
+      SkipSpace();
+      if (!SkipValue()) return {};
+      SkipSpace();
+    } while (Take(','));
+    return names;
+  }
+
  private:
   absl::Status ReadMember(const std::vector<WantedField>& wanted, std::vector<bool>& is_found) {
     SkipSpace();
@@ -57,7 +76,7 @@ class LineScanner {
       if (!IsKey(key, wanted[i].name)) continue;
       if (is_found[i]) {
         return BadDataError(
-            absl::StrCat(where_, ":", key_begin + 1, ": key '", wanted[i].name, "' is given twice"));
+            absl::StrCat(where_, ":", key_begin + 1, ": key '", wanted[i].name, "' occurs twice"));
       }
       is_found[i] = true;
       absl::string_view value;
@@ -229,5 +248,7 @@ absl::Status ReadStringFields(absl::string_view line, absl::string_view where,
                               const std::vector<WantedField>& wanted) {
   return LineScanner(line, where).Read(wanted);
 }
+
+std::vector<std::string> FieldNames(absl::string_view line) { return LineScanner(line, "").Names(); }
 
 }  // namespace trainctl::data

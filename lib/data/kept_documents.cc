@@ -38,10 +38,10 @@ absl::StatusOr<Json> StampJson(const std::string& path) {
 
 // Equal where the documents are. Not the device, by which two nodes know one disk under two numbers.
 absl::StatusOr<std::string> KeyOf(const FileGroup& group) {
-  Json key = {{"kind", group.kind == SourceKind::kText ? "text" : "jsonl"},
-              {"text_field", group.jsonl.text_field},
-              {"prompt_field", group.jsonl.prompt_field},
-              {"on_bad_line", group.jsonl.skip_bad_lines ? "skip" : "stop"},
+  Json key = {{"kind", std::string(KindName(group.kind))},
+              {"text_field", group.rows.text_field},
+              {"prompt_field", group.rows.prompt_field},
+              {"on_bad_line", group.rows.skip_bad_lines ? "skip" : "stop"},
               {"ids", group.num_ids},
               {"files", Json::array()}};
   if (!group.tokenizer_file.empty()) {
@@ -128,7 +128,7 @@ absl::StatusOr<std::shared_ptr<const DocumentStore>> OpenKept(const std::string&
   if (!PathExists(prefix + ".prompts")) return documents;
   TRAINCTL_ASSIGN_OR_RETURN(MappedFile prompts, MappedFile::Open(prefix + ".prompts"));
   if (prompts.bytes().size() != static_cast<size_t>(documents->num_documents()) * sizeof(int64_t)) {
-    return BadDataError(absl::StrCat(prompts.path(), " is not of as many documents as ", prefix, ".idx"));
+    return BadDataError(absl::StrCat(prompts.path(), " does not have as many documents as ", prefix, ".idx"));
   }
   return std::make_shared<WithPrompts>(std::move(documents), std::move(prompts));
 }
@@ -177,20 +177,22 @@ absl::Status WriteKept(const std::string& prefix, const std::string& key, const 
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const DocumentStore>> KeptDocuments::Get(const FileGroup& group,
-                                                                        const ReadFn& read) {
-  if (TotalBytes(group) < min_bytes_) return read();
+absl::StatusOr<ReadDocuments> KeptDocuments::Get(const FileGroup& group, const ReadFn& read) {
+  if (group.kind != SourceKind::kParquet && TotalBytes(group) < min_bytes_) return read();
   const absl::StatusOr<std::string> key = KeyOf(group);
   if (!key.ok()) return read();  // which says better what is wrong
+  for (const Reading& reading : readings_) {
+    if (reading.key == *key) return reading.read;
+  }
   const std::string prefix = absl::StrCat(folder_, "/", NameOf(*key));
   if (!folder_.empty() && IsWhole(prefix, *key)) {
     absl::StatusOr<std::shared_ptr<const DocumentStore>> kept = OpenKept(prefix, group.num_ids);
     if (kept.ok()) {
       used_names_.push_back(NameOf(*key));
-      return kept;
+      return ReadDocuments{.documents = *std::move(kept)};
     }
   }
-  TRAINCTL_ASSIGN_OR_RETURN(std::shared_ptr<const DocumentStore> documents, read());
+  TRAINCTL_ASSIGN_OR_RETURN(ReadDocuments documents, read());
   readings_.push_back({group, *key, documents});
   return documents;
 }
@@ -198,7 +200,7 @@ absl::StatusOr<std::shared_ptr<const DocumentStore>> KeptDocuments::Get(const Fi
 int64_t KeptDocuments::BytesToWrite() const {
   int64_t bytes = 0;
   for (const Reading& reading : readings_) {
-    const DocumentStore& documents = *reading.documents;
+    const DocumentStore& documents = *reading.read.documents;
     // Of a document: its place in the index, and its prompt.
     bytes += documents.num_documents() * int64_t{12 + 8 + 8};
     for (int64_t i = 0; i < documents.num_documents(); ++i) {
@@ -220,11 +222,12 @@ absl::Status KeptDocuments::Write(const std::string& folder) {
     if (!names.insert(NameOf(reading.key)).second) continue;
     absl::Status status = KeyOf(reading.group).status();
     if (status.ok() && *KeyOf(reading.group) != reading.key) {
-      status = BadDataError(absl::StrCat(reading.group.files.front(), " or a file that is read with it has ",
+      status = BadDataError(absl::StrCat(reading.group.files.front(),
+                                         " or a file that is read together with it has ",
                                          "changed since it was read"));
     }
     const std::string prefix = absl::StrCat(folder, "/", NameOf(reading.key));
-    if (status.ok()) status = WriteKept(prefix, reading.key, *reading.documents, reading.group.num_ids);
+    if (status.ok()) status = WriteKept(prefix, reading.key, *reading.read.documents, reading.group.num_ids);
     if (!status.ok()) {
       TRAINCTL_RETURN_IF_ERROR(RemoveAll(folder));
       return status;

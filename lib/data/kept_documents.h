@@ -1,8 +1,9 @@
-// Documents that take long to read (JSONL, packed and tokenized files), kept in the folder of a run: the
-// launcher reads them once, before it starts workers; every worker of every attempt maps what it wrote. An
-// indexed dataset (indexed_writer.h) for each group of files, PREFIX.prompts where there are prompts, and
-// PREFIX.json, the last to be written: what the files were, and a checksum of each part. What does not agree
-// is read again, without an error. Not thread safe.
+// Stores documents that are slow to read (JSONL, Parquet, and compressed or tokenized files) in the run
+// folder. The launcher reads them once before it starts workers, and the workers of every attempt map the
+// stored copy. Each group of files is stored as an indexed dataset (indexed_writer.h), PREFIX.prompts if
+// there are prompts, and PREFIX.json. PREFIX.json is written last; it describes the files and contains a
+// checksum of each part. If anything does not match, the original files are simply read again. Not
+// thread-safe.
 //
 //   KeptDocuments kept;                          // the launcher
 //   TRAINCTL_RETURN_IF_ERROR(OpenData(recipe, {.kept = &kept}).status());
@@ -24,42 +25,52 @@
 
 namespace trainctl::data {
 
-// Files that become documents together, and all that decides which tokens those have.
+// Files whose documents belong together, and everything that determines their tokens.
 struct FileGroup {
   std::vector<std::string> files;
   SourceKind kind = SourceKind::kJsonl;
-  JsonlOptions jsonl;
-  std::string tokenizer_file;  // empty: bytes
-  int32_t end_id = -1;         // with a tokenizer: what ends a document
-  int64_t num_ids = 0;         // tokens are below
+  RowOptions rows;             // used for JSONL and Parquet
+  std::string tokenizer_file;  // empty if tokens are bytes
+  int32_t end_id = -1;         // token that ends a document, if there is a tokenizer
+  int64_t num_ids = 0;         // upper bound; all tokens are below it
+};
+
+// Documents, and statistics about reading them.
+struct ReadDocuments {
+  std::shared_ptr<const DocumentStore> documents;
+  LeftOutLines left_out;   // bad lines
+  TokenizedCounts counts;  // see OpenTokenizedDocuments
 };
 
 class KeptDocuments {
  public:
-  // Files of fewer bytes are read again wherever they are needed: it takes a moment.
+  // Groups of files smaller than this are not kept, because reading them again takes only a moment. Parquet
+  // is always kept, so that only the launcher needs Arrow.
   static constexpr int64_t kMinBytes = int64_t{4} << 20;
 
-  // `folder`: what Write was called with, in this process or another; nothing is kept in an empty one.
+  // `folder` is the folder passed to Write in this or another process. If it is empty, there are no kept
+  // documents yet.
   explicit KeptDocuments(std::string folder = "", int64_t min_bytes = kMinBytes)
       : folder_(std::move(folder)), min_bytes_(min_bytes) {}
 
-  // The documents as they were kept, if every file is as it was then: same path, inode, size and time of last
-  // change; else what `read` returns.
-  using ReadFn = std::function<absl::StatusOr<std::shared_ptr<const DocumentStore>>()>;
-  absl::StatusOr<std::shared_ptr<const DocumentStore>> Get(const FileGroup& group, const ReadFn& read);
+  // Returns the documents of `group` if they are kept in the folder or were read earlier by this object,
+  // provided that the path, inode, size, and modification time of every file are unchanged. Otherwise returns
+  // the result of `read`. The folder keeps only the documents, without the statistics.
+  using ReadFn = std::function<absl::StatusOr<ReadDocuments>()>;
+  absl::StatusOr<ReadDocuments> Get(const FileGroup& group, const ReadFn& read);
 
-  // What Write would add.
+  // Returns the number of bytes that Write would add.
   int64_t BytesToWrite() const;
 
-  // Keeps what Get has read, and removes what it was not asked for. Leaves no half of anything behind.
-  // BadDataError where a file changed since it was read.
+  // Stores the documents that Get has read and removes stored documents that Get was not asked for. Leaves no
+  // incomplete data behind. Returns BadDataError if a file has changed since it was read.
   absl::Status Write(const std::string& folder);
 
  private:
   struct Reading {
     FileGroup group;
-    std::string key;  // of before it was read
-    std::shared_ptr<const DocumentStore> documents;
+    std::string key;  // key computed before the files were read
+    ReadDocuments read;
   };
 
   std::string folder_;

@@ -1,7 +1,7 @@
-// Which source each sequence of the training mix comes from: a fixed function of the sequence's number, so
-// that any step can be asked for at once. Among the first n sequences, a source of share w has drawn n * w
-// of them, give or take less than 1 (at most three sources) or less than 2 (any number).
-// Immutable; thread safe.
+// Assigns each sequence of the training mix to a source. The source is a fixed function of the sequence
+// number, so any step can be computed directly. Of the first n sequences, n * w come from a source with share
+// w, with an error of less than 1 for up to three sources and less than 2 for any number. Immutable;
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,19 @@ namespace trainctl::data {
 
 class Mixture {
  public:
-  // At least one weight, not all zero, their sum below 2^63. A source of weight 0 is never drawn.
+  // Requires at least one weight. The weights must not all be zero, and their sum must be below 2^63. A
+  // source with weight 0 is never drawn.
   explicit Mixture(absl::Span<const int64_t> weights);
 
   struct Draw {
     int source = 0;
-    int64_t index = 0;  // how many sequences before this one came from the same source
+    int64_t index = 0;  // number of earlier sequences from the same source
   };
   Draw At(int64_t sequence) const;
 
  private:
-  // A Huffman tree over the sources: at each node, its own sequences are dealt to the two sides evenly.
-  // Side >= 0 is a node, < 0 the source ~side.
+  // A Huffman tree over the sources. Each node divides its sequences evenly between its two sides, in
+  // proportion to their weights. A side >= 0 is a node; a side < 0 is the source ~side.
   struct Node {
     int64_t left_weight;
     int64_t weight;
@@ -35,8 +36,8 @@ class Mixture {
   int root_ = 0;
 };
 
-// Shares as integers: a sum of about 2^52, and at least 1 for a positive share. Sum and all must be finite,
-// none negative.
+// Converts shares to integers whose sum is about 2^52. Positive shares become at least 1. The shares and
+// their sum must be finite, and no share may be negative.
 std::vector<int64_t> IntegerWeights(absl::Span<const double> shares);
 
 }  // namespace trainctl::data

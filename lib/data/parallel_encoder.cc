@@ -57,7 +57,7 @@ void ParallelEncoder::Encode(Batch& batch) const {
 absl::Status ParallelEncoder::Add(std::string text) {
   if (threads_.empty()) {
     return EnvironmentError(
-        "no thread could be started to tokenize; raise the limit for processes (ulimit -u) or for memory");
+        "cannot start a tokenizer thread; raise the limit on processes (ulimit -u) or memory");
   }
   filling_->text_bytes += text.size();
   filling_->texts.push_back(std::move(text));

@@ -1,5 +1,5 @@
-// Documents tokenized by several threads, handed on in the order in which they came. Not thread safe: one
-// thread adds.
+// Tokenizes documents on several threads and delivers them in the order in which they were added. Not
+// thread-safe; all calls must come from the same thread.
 #pragma once
 
 #include <condition_variable>
@@ -22,22 +22,24 @@ class ParallelEncoder {
  public:
   static constexpr size_t kMaxBytesUnderWay = size_t{1} << 26;
 
-  // `take` gets each document's tokens, on the thread that adds, as AppendDocument makes them with `end_id`;
-  // none for a text without tokens. `tokenizer` must live as long as this. Goes on with fewer threads where
-  // the system gives fewer.
+  // `take` receives the tokens of each document as produced by AppendDocument with `end_id`, and no tokens
+  // for a text without any. It runs on the thread that calls Add. `tokenizer` must outlive this object. Uses
+  // fewer than `num_threads` threads if the system does not allow that many.
   ParallelEncoder(const tokenizer::Tokenizer& tokenizer, int32_t end_id, int num_threads,
                   std::function<absl::Status(absl::Span<const int32_t>)> take);
   ParallelEncoder(const ParallelEncoder&) = delete;
   ParallelEncoder& operator=(const ParallelEncoder&) = delete;
-  // Joins the threads; what was not taken is dropped.
+  // Joins the threads and drops documents that have not been taken.
   ~ParallelEncoder();
 
-  // Blocks while texts of more than kMaxBytesUnderWay bytes, or four batches of 256 KiB a thread, wait for
-  // their tokens to be taken; a text that is longer goes alone. Errors are those of `take` and of
-  // Tokenizer::Encode, for this document or an earlier one: that behind the last one taken; EnvironmentError
-  // where no thread could be started. Nothing may be added after an error.
+  // Adds a text. Blocks while more than kMaxBytesUnderWay bytes of text, or four batches of 256 KiB per
+  // thread, are waiting to be taken; a text larger than that is processed by itself.
+  //
+  // Returns the errors of `take` and of Tokenizer::Encode for the first document that has not been taken yet,
+  // which may be an earlier one. Returns EnvironmentError if no thread could be started. Do not add documents
+  // after an error.
   absl::Status Add(std::string text);
-  // Until all is taken.
+  // Waits until all documents have been taken.
   absl::Status Finish();
 
  private:
@@ -45,7 +47,7 @@ class ParallelEncoder {
     std::vector<std::string> texts;
     size_t text_bytes = 0;
     std::vector<int32_t> tokens;
-    std::vector<size_t> ends;  // in tokens, of each text
+    std::vector<size_t> ends;  // end of each text in `tokens`
     absl::Status status;
     bool is_done = false;
   };
@@ -60,8 +62,8 @@ class ParallelEncoder {
   size_t max_batches_ = 0;
   std::function<absl::Status(absl::Span<const int32_t>)> take_;
   std::shared_ptr<Batch> filling_;
-  std::deque<std::shared_ptr<Batch>> under_way_;  // in their order; of the adding thread alone
-  size_t bytes_under_way_ = 0;                    // of their texts
+  std::deque<std::shared_ptr<Batch>> under_way_;  // in order; used only by the thread that calls Add
+  size_t bytes_under_way_ = 0;                    // size of their texts
 
   std::mutex mutex_;
   std::condition_variable has_work_;

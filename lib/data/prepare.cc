@@ -1,5 +1,6 @@
 #include "data/prepare.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,37 +13,81 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/output_file.h"
+#include "base/shell_quote.h"
 #include "base/status.h"
 #include "data/data_file.h"
 #include "data/document_store.h"
 #include "data/fingerprint.h"
 #include "data/indexed_writer.h"
 #include "data/prepare_state.h"
+#include "data/text_markers.h"
 #include "data/text_preparation.h"
-#include "recipe/paths.h"
+#include "recipe/url.h"
 
 namespace trainctl::data {
 namespace {
 
-absl::Status CheckOptions(const PrepareOptions& options) {
-  if (options.inputs.empty()) return UsageError("no input files are given");
-  if (options.prefix.empty() || options.prefix.back() == '/') {
+absl::Status CheckStandardInput(const PrepareOptions& options) {
+  if (std::count(options.inputs.begin(), options.inputs.end(), kStandardInput) == 0) return absl::OkStatus();
+  if (!options.reads_standard_input()) {
     return UsageError(
-        absl::StrCat("the output '", options.prefix, "' must be a file name without extension"));
+        "\"-\" (standard input) must be the only input; remove the other inputs, or add them to the pipe");
   }
-  if (options.on_bad_line != "stop" && options.on_bad_line != "skip") {
-    return UsageError(absl::StrCat(kOnBadLine, " is \"stop\" or \"skip\", not '", options.on_bad_line, "'"));
+  if (options.kind == "auto") {
+    return UsageError(
+        "standard input has no file name from which to infer the format; add --kind jsonl (one document per "
+        "line) or --kind text (one document)");
+  }
+  if (options.kind == "parquet") {
+    return UsageError(
+        "Parquet cannot be read from standard input, because its index is at the end of the file; save it "
+        "as a file first");
+  }
+  if (::isatty(STDIN_FILENO) != 0) {
+    return UsageError(absl::StrCat(
+        "standard input is a terminal; pipe the text in, for example: zstdcat big.jsonl.zst | trainctl data "
+        "prepare - --kind jsonl --out ",
+        ShellQuote(options.prefix)));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<SourceKind> InputKind(const std::string& path, const std::string& kind_of_all) {
-  TRAINCTL_RETURN_IF_ERROR(recipe::RefuseUrl(path));
+// 0 if it is unknown.
+int64_t StandardInputBytes() {
+  struct stat info;
+  return ::fstat(STDIN_FILENO, &info) == 0 && S_ISREG(info.st_mode) ? int64_t{info.st_size} : 0;
+}
+
+absl::Status CheckOptions(const PrepareOptions& options) {
+  if (options.inputs.empty()) return UsageError("no input files");
+  if (options.prefix.empty() || options.prefix.back() == '/') {
+    return UsageError(
+        absl::StrCat("the output '", options.prefix, "' must be a file name without an extension"));
+  }
+  if (options.on_bad_line != "stop" && options.on_bad_line != "skip") {
+    return UsageError(
+        absl::StrCat(kOnBadLine, " must be \"stop\" or \"skip\", not '", options.on_bad_line, "'"));
+  }
+  return CheckStandardInput(options);
+}
+
+// The command that a URL of this kind can be piped into.
+std::string PipeReader(const std::string& url, const PrepareOptions& options) {
   recipe::DataSource source;
-  source.kind = kind_of_all;
+  source.kind = options.kind;
+  const absl::StatusOr<SourceKind> kind = KindOfFile(source, url.substr(0, url.find_first_of("?#")));
+  if (!kind.ok() || *kind == SourceKind::kIndexed) return "";
+  return absl::StrCat("trainctl data prepare - --kind ", KindName(*kind), " --out ",
+                      ShellQuote(options.prefix));
+}
+
+absl::StatusOr<SourceKind> InputKind(const std::string& path, const PrepareOptions& options) {
+  TRAINCTL_RETURN_IF_ERROR(recipe::RefuseUrl(path, PipeReader(path, options)));
+  recipe::DataSource source;
+  source.kind = options.kind;
   TRAINCTL_ASSIGN_OR_RETURN(const SourceKind kind, KindOfFile(source, path));
   if (kind == SourceKind::kIndexed) {
-    return UsageError(absl::StrCat(path, " is tokenized already; name it in a recipe as it is"));
+    return UsageError(absl::StrCat(path, " is already tokenized; use it in a recipe as it is"));
   }
   return kind;
 }
@@ -62,10 +107,9 @@ absl::StatusOr<std::unique_ptr<tokenizer::Tokenizer>> ChooseTokens(const Prepare
   dataset.vocab = tokenizer->vocab_size();
   dataset.token_type = dataset.vocab <= int64_t{UINT16_MAX} + 1 ? TokenType::kU16 : TokenType::kI32;
   if (options.end_of_document && tokenizer->end_of_document_id() < 0) {
-    return UsageError(
-        absl::StrCat("tokenizer '", options.tokenizer,
-                     "' has no token that is known to end a text (eos_token of tokenizer_config.json, "
-                     "\"</s>\", \"<|endoftext|>\", ...); prepare without an end of document"));
+    return UsageError(absl::StrCat("tokenizer '", options.tokenizer,
+                                   "' has no known end-of-text token (eos_token of tokenizer_config.json, "
+                                   "\"</s>\", \"<|endoftext|>\", ...); omit --end-of-document"));
   }
   dataset.end_of_document = std::string(tokenizer->TokenOf(tokenizer->end_of_document_id()));
   return tokenizer;
@@ -74,6 +118,7 @@ absl::StatusOr<std::unique_ptr<tokenizer::Tokenizer>> ChooseTokens(const Prepare
 // The files of the dataset appear by renaming, so that what is at their names is a regular file or nothing.
 absl::Status CheckOutputs(const PrepareOptions& options, bool overwrite) {
   OutputRules rules = {.overwrite = overwrite, .inputs = options.inputs};
+  if (options.reads_standard_input()) rules.inputs.clear();
   if (options.tokenizer != "byte") {
     TRAINCTL_ASSIGN_OR_RETURN(std::string file, tokenizer::Tokenizer::FindFile(options.tokenizer));
     rules.inputs.push_back(std::move(file));
@@ -123,6 +168,7 @@ class Job {
     TRAINCTL_ASSIGN_OR_RETURN(PrepareState state, FindState());
     if (!state.is_sealed) {
       TRAINCTL_RETURN_IF_ERROR(CheckOutputs(options_, options_.overwrite));
+      NoteMarkers(tokenizer != nullptr ? dataset_.end_of_document : "");
       TRAINCTL_RETURN_IF_ERROR(TakeUp(state));
       TextPreparation preparation(options_, kinds_, tokenizer.get(), *writer_, std::move(state),
                                   total_bytes_);
@@ -145,14 +191,18 @@ class Job {
     absl::StatusOr<std::optional<PrepareState>> found = LoadState(options_.prefix);
     if (found.ok() && !found->has_value()) return now;
     if (!found.ok() || options_.restart) {
-      Note(absl::StrCat("begins anew: ", found.ok() ? "--restart" : std::string(found.status().message())));
+      NoteStart(found.ok() ? "--restart" : found.status().message());
+      return now;
+    }
+    if (options_.reads_standard_input()) {
+      NoteStart("an interrupted preparation of standard input cannot be resumed");
       return now;
     }
     PrepareState& old = **found;
     for (size_t i = 0; i < std::min(old.sources.size(), options_.inputs.size()); ++i) {
       SourceState source;
       source.path = options_.inputs[i];
-      source.kind = KindOfText(kinds_[i]);
+      source.kind = std::string(KindName(kinds_[i]));
       TRAINCTL_ASSIGN_OR_RETURN(source.found, QuickFingerprintFile(source.path));
       now.sources.push_back(std::move(source));
     }
@@ -161,23 +211,22 @@ class Job {
     if (from.num_sources > 0) old.settings = now.settings;  // equal, but for what may differ
     if (old.is_sealed) {
       if (from.reason.empty() && old.sources.size() == options_.inputs.size() && HasSealedFiles(old)) {
-        Note("all was done but for the names of the files");
+        Note("only renaming the files remained");
         return std::move(old);
       }
       if (from.reason.empty() && old.sources.size() == options_.inputs.size()) {
-        Note("begins anew: the files that an earlier preparation left are gone or damaged");
+        NoteStart("the files of an earlier preparation are missing or damaged");
         return now;
       }
     }
     old.is_sealed = false;
     old.sources.resize(from.num_sources);
     if (old.tokens() == 0) {
-      Note(absl::StrCat("begins anew: ", from.reason));
+      NoteStart(from.reason);
       return now;
     }
-    Note(absl::StrCat(
-        "goes on behind ", old.documents(), " documents, ", old.tokens(), " tokens",
-        from.reason.empty() ? "" : absl::StrCat("; what came later is made anew: ", from.reason)));
+    Note(absl::StrCat("resuming after ", old.documents(), " documents, ", old.tokens(), " tokens",
+                      from.reason.empty() ? "" : absl::StrCat("; later work is repeated: ", from.reason)));
     return std::move(old);
   }
 
@@ -201,7 +250,7 @@ class Job {
         return status;
       }
       if (ExitCodeFor(status) != ExitCode::kBadData) return status;
-      Note(absl::StrCat("begins anew: ", std::string(status.message())));
+      NoteStart(status.message());
       state.sources.clear();
     }
     TRAINCTL_RETURN_IF_ERROR(Remove(StatePath(options_.prefix)));
@@ -210,24 +259,31 @@ class Job {
   }
 
   absl::Status Stop(TextPreparation& preparation) {
+    if (options_.reads_standard_input()) {
+      return absl::CancelledError("stopped; no standard input is kept, so the next run starts over");
+    }
     if (writer_->ended_tokens() == 0)
-      return absl::CancelledError("stopped before the first document was done");
+      return absl::CancelledError("stopped before the first document was finished");
     TRAINCTL_RETURN_IF_ERROR(preparation.Commit());
     return absl::CancelledError("stopped");
   }
 
   // After a commit, an error is not the end of what was done.
   absl::Status SayingWhatStays(const absl::Status& status) const {
-    if (status.ok() || !CanGoOn(options_.prefix)) return status;
-    return absl::Status(status.code(),
-                        absl::StrCat(status.message(), "; what is done is safe in ", options_.prefix,
-                                     ".*.part: the same command goes on from there (--restart begins anew)"));
+    if (status.ok() || options_.reads_standard_input() || !CanGoOn(options_.prefix)) return status;
+    return absl::Status(
+        status.code(),
+        absl::StrCat(status.message(), "; finished work is saved in ", options_.prefix,
+                     ".*.part; run the same command to continue from there, or add --restart to start over"));
   }
 
   absl::Status NoTextError(const LeftOutLines& left_out) const {
-    return BadDataError(absl::StrCat("the ", options_.inputs.size(), " input files (",
-                                     options_.inputs.front(), options_.inputs.size() > 1 ? ", ..." : "",
-                                     ") hold no text",
+    const std::string inputs =
+        options_.reads_standard_input()
+            ? "standard input contains"
+            : absl::StrCat("the ", options_.inputs.size(), " input file(s) (", options_.inputs.front(),
+                           options_.inputs.size() > 1 ? ", ..." : "", ") contain");
+    return BadDataError(absl::StrCat(inputs, " no text",
                                      left_out.count == 0 ? "" : absl::StrCat("; ", FormatLeftOut(left_out))));
   }
 
@@ -274,6 +330,15 @@ class Job {
   void Note(const std::string& line) const {
     if (options_.note) options_.note(line);
   }
+  void NoteMarkers(absl::string_view own_end) const {
+    std::vector<std::string> texts;
+    for (size_t i = 0; i < kinds_.size(); ++i) {
+      if (kinds_[i] == SourceKind::kText) texts.push_back(options_.inputs[i]);
+    }
+    const std::string note = FormatTextMarkers(FindTextMarkers(texts, own_end));
+    if (!note.empty()) Note(absl::StrCat("note: ", note));
+  }
+  void NoteStart(absl::string_view reason) const { Note(absl::StrCat("starting over: ", reason)); }
   void Reached(const char* moment) const {
     if (options_.reached) options_.reached(moment);
   }
@@ -292,10 +357,14 @@ absl::StatusOr<PreparedDataset> Prepare(const PrepareOptions& options) {
   std::vector<SourceKind> kinds;
   int64_t total_bytes = 0;
   for (const std::string& path : options.inputs) {
-    TRAINCTL_ASSIGN_OR_RETURN(const SourceKind kind, InputKind(path, options.kind));
-    TRAINCTL_ASSIGN_OR_RETURN(const int64_t size_bytes, CheckDataFile(path));
+    TRAINCTL_ASSIGN_OR_RETURN(const SourceKind kind, InputKind(path, options));
     kinds.push_back(kind);
-    total_bytes += size_bytes;
+    if (path == kStandardInput) {
+      total_bytes = StandardInputBytes();
+    } else {
+      TRAINCTL_ASSIGN_OR_RETURN(const int64_t size_bytes, CheckDataFile(path));
+      total_bytes += size_bytes;
+    }
   }
   const std::string folder = std::filesystem::path(options.prefix).parent_path().string();
   if (!folder.empty()) TRAINCTL_RETURN_IF_ERROR(MakeDirs(folder));

@@ -57,14 +57,15 @@ absl::StatusOr<LeftOutLines> ParseLeftOut(const Json& entry, const std::string& 
     return BadDataError(absl::StrCat(what, ": field 'first' must be a list of ", num_named));
   }
   for (const Json& reason : first) {
-    if (!reason.is_string()) return BadDataError(absl::StrCat(what, ": field 'first' must have strings"));
+    if (!reason.is_string())
+      return BadDataError(absl::StrCat(what, ": field 'first' must contain only strings"));
     lines.first.push_back(reason.get<std::string>());
   }
   return lines;
 }
 
 absl::StatusOr<SourceState> ParseSource(const Json& entry, const std::string& what) {
-  if (!entry.is_object()) return BadDataError(absl::StrCat(what, ": a source must be an object"));
+  if (!entry.is_object()) return BadDataError(absl::StrCat(what, ": each source must be an object"));
   SourceState source;
   TRAINCTL_ASSIGN_OR_RETURN(source.path, JsonString(entry, "path", what));
   TRAINCTL_ASSIGN_OR_RETURN(source.kind, JsonString(entry, "kind", what));
@@ -110,16 +111,16 @@ Continuation CompareStates(const PrepareState& old, const PrepareState& now) {
     }
     const bool skips_now = now.settings[i] == std::pair<std::string, std::string>(kOnBadLine, "skip");
     if (old.settings[i] != now.settings[i] && !skips_now) {
-      return {0, absl::StrCat(old.settings[i].first, " was ", old.settings[i].second, " and is ",
+      return {0, absl::StrCat(old.settings[i].first, " was ", old.settings[i].second, " and is now ",
                               now.settings[i].second)};
     }
   }
   for (size_t i = 0; i < old.sources.size(); ++i) {
     const SourceState& before = old.sources[i];
-    if (i >= now.sources.size()) return {i, absl::StrCat(before.path, " is not among the inputs any more")};
+    if (i >= now.sources.size()) return {i, absl::StrCat(before.path, " is no longer an input")};
     const SourceState& after = now.sources[i];
     if (before.path != after.path) {
-      return {i, absl::StrCat("input ", i + 1, " was ", before.path, " and is ", after.path)};
+      return {i, absl::StrCat("input ", i + 1, " was ", before.path, " and is now ", after.path)};
     }
     if (before.kind != after.kind) {
       return {i, absl::StrCat(before.path, " was read as ", before.kind, " and is now ", after.kind)};
@@ -161,7 +162,8 @@ absl::StatusOr<PrepareState> ParseState(absl::string_view text, const std::strin
   if (!report.is_object()) return BadDataError(absl::StrCat(what, ": must be an object"));
   TRAINCTL_ASSIGN_OR_RETURN(const std::string schema, JsonString(report, "schema", what));
   if (schema != kSchema) {
-    return BadDataError(absl::StrCat(what, ": schema '", schema, "', this program reads '", kSchema, "'"));
+    return BadDataError(
+        absl::StrCat(what, ": schema '", schema, "', but this program reads '", kSchema, "'"));
   }
   PrepareState state;
   for (const char* key : {"settings", "sources"}) {
@@ -171,7 +173,7 @@ absl::StatusOr<PrepareState> ParseState(absl::string_view text, const std::strin
   }
   for (const Json& setting : report["settings"]) {
     if (!setting.is_array() || setting.size() != 2 || !setting[0].is_string() || !setting[1].is_string()) {
-      return BadDataError(absl::StrCat(what, ": a setting must be a name and a value"));
+      return BadDataError(absl::StrCat(what, ": each setting must be a name and a value"));
     }
     state.settings.emplace_back(setting[0].get<std::string>(), setting[1].get<std::string>());
   }
@@ -187,7 +189,7 @@ absl::StatusOr<PrepareState> ParseState(absl::string_view text, const std::strin
     tokens += source.tokens;
     left_out += source.left_out.count;
     if (documents > kMaxCount || tokens > kMaxCount || left_out > kMaxCount) {
-      return BadDataError(absl::StrCat(what, ": more tokens than a disk holds"));
+      return BadDataError(absl::StrCat(what, ": implausibly many tokens"));
     }
     state.sources.push_back(std::move(source));
   }

@@ -1,6 +1,6 @@
-// What an interrupted preparation has safely on the disk, and whether a later one may go on from it:
-// PREFIX.prepare.part, schema "trainctl.prepare.v1", replaced as a whole at each commit. Pure but for
-// LoadState and SaveState.
+// Records the work of an interrupted preparation that is safely on disk, and decides whether a later one may
+// continue from it. The record is PREFIX.prepare.part, schema "trainctl.prepare.v1", which each commit
+// replaces as a whole. Pure except for LoadState and SaveState.
 #pragma once
 
 #include <cstdint>
@@ -11,52 +11,56 @@
 
 #include "absl/status/statusor.h"
 #include "data/batch_source.h"
-#include "data/jsonl_reader.h"
+#include "data/row_reader.h"
 
 namespace trainctl::data {
 
 struct SourceState {
   std::string path;
-  std::string kind;         // "jsonl" or "text"
-  FileFingerprint found;    // before it was read; of pieces for a large file
-  FileFingerprint whole;    // of all of it; set in all but the last of a state
-  int64_t texts_taken = 0;  // that are not empty
-  int64_t documents = 0;    // that they became
+  std::string kind;         // name of the kind (KindName)
+  FileFingerprint found;    // fingerprint before reading; covers only pieces of a large file
+  FileFingerprint whole;    // fingerprint of all bytes; set for every source except the last
+  int64_t texts_taken = 0;  // number of non-empty texts
+  int64_t documents = 0;    // number of documents made from these texts
   int64_t tokens = 0;
-  LeftOutLines left_out;  // set with `whole`
+  LeftOutLines left_out;  // set together with `whole`
 };
 
-// The setting that may change from "stop" to "skip": work done before has no bad line.
+// The only setting that may change when a preparation is continued, and only from "stop" to "skip". This is
+// safe because finished work contains no bad lines.
 inline constexpr const char* kOnBadLine = "--on-bad-line";
 
 struct PrepareState {
-  // What must be the same for tokens to be the same: name and value of each option.
+  // Names and values of the options that determine the tokens.
   std::vector<std::pair<std::string, std::string>> settings;
-  std::vector<SourceState> sources;  // in their order, up to the one whose text was the last taken
-  // All is done but for the last renames.
+  std::vector<SourceState> sources;  // sources in order, up to the one that contains the last text taken
+  // Whether everything except the final renames is done.
   bool is_sealed = false;
-  FileFingerprint data, index;  // when sealed
+  FileFingerprint data, index;  // set if sealed
 
   int64_t documents() const;
   int64_t tokens() const;
   LeftOutLines left_out() const;
 };
 
-// Of an old state and what is asked for now.
+// The result of comparing an old state with the current request.
 struct Continuation {
-  size_t num_sources = 0;  // of the old state's sources may be gone on from; 0: begin anew
-  std::string reason;      // why not all, for people; empty: all
+  // Number of old sources from which work can continue; 0 means starting over.
+  size_t num_sources = 0;
+  // Human-readable reason if some sources cannot be continued. Otherwise empty.
+  std::string reason;
 };
-// `now` has as many sources as the old one, or fewer where fewer are asked for; of each path, kind and
-// `found` are looked at.
+// Compares an old state with the current request. `now` has at most as many sources as `old`, and fewer if
+// fewer are requested. For each source, compares the path, the kind, and `found`.
 Continuation CompareStates(const PrepareState& old, const PrepareState& now);
 
 std::string StatePath(const std::string& prefix);
-// Nothing where there is none. BadDataError for one that is damaged or of another version.
+// Returns nullopt if there is no state. Returns BadDataError if it is damaged or was written by another
+// version.
 absl::StatusOr<std::optional<PrepareState>> LoadState(const std::string& prefix);
 absl::Status SaveState(const std::string& prefix, const PrepareState& state);
 
-// Parts of SaveState and LoadState. `what` names the text in errors.
+// Parts of SaveState and LoadState. `what` names the text in error messages.
 std::string StateJson(const PrepareState& state);
 absl::StatusOr<PrepareState> ParseState(absl::string_view text, const std::string& what);
 

@@ -1,5 +1,7 @@
 #include "data/prepared_tokenizer.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -12,6 +14,7 @@
 #include "base/status.h"
 #include "data/document_store.h"
 #include "data/fingerprint.h"
+#include "data/indexed_dataset.h"
 #include "tokenizer/tokenizer.h"
 
 namespace trainctl::data {
@@ -87,9 +90,9 @@ absl::Status CheckPreparedTokenizer(const recipe::DataConfig& data) {
       own.digest = absl::StrFormat("%016x", fingerprint.xxh3);
     }
     if (origin->digest == own.digest) continue;
-    return UsageError(absl::StrCat("data.tokenizer = ", Text(own), ", but ", prefix,
-                                   ".bin was prepared with ", Text(*origin), ", says ", prefix,
-                                   ".json; name that one, or prepare the data again"));
+    return UsageError(absl::StrCat("data.tokenizer = ", Text(own), ", but according to ", prefix, ".json, ",
+                                   prefix, ".bin was prepared with ", Text(*origin),
+                                   "; use that tokenizer, or prepare the data again"));
   }
   return absl::OkStatus();
 }
@@ -99,11 +102,51 @@ absl::Status CheckPreparedVocab(const recipe::DataConfig& data, int64_t vocab) {
   for (const std::string& prefix : prefixes) {
     const std::optional<Origin> origin = OriginOf(prefix);
     if (!origin.has_value() || origin->vocab <= vocab) continue;
-    return UsageError(absl::StrCat(prefix, ".bin was prepared with ", Text(*origin), ", which has ids up to ",
-                                   origin->vocab - 1, ", says ", prefix, ".json, but model.vocab is ", vocab,
-                                   "; set model.vocab = ", origin->vocab, " or more"));
+    return UsageError(absl::StrCat("according to ", prefix, ".json, ", prefix, ".bin was prepared with ",
+                                   Text(*origin), ", which has IDs up to ", origin->vocab - 1,
+                                   ", but model.vocab is ", vocab, "; set model.vocab = ", origin->vocab,
+                                   " or more"));
   }
   return absl::OkStatus();
+}
+
+namespace {
+
+// The last token of all sampled documents, or -1 if they differ or cannot be read.
+int32_t CommonLastToken(const IndexedDataset& dataset) {
+  constexpr int64_t kMostSamples = 64;
+  const int64_t num_documents = dataset.index().num_documents();
+  const int64_t num_samples = std::min(num_documents, kMostSamples);
+  int32_t common = -1;
+  for (int64_t i = 0; i < num_samples; ++i) {
+    const int64_t document = num_documents / num_samples * i;
+    const int64_t tokens = dataset.index().DocumentTokens(document);
+    if (tokens == 0) continue;
+    int32_t last = -1;
+    if (!dataset.CheckUnchanged().ok() || !dataset.Read(document, tokens - 1, 1, INT32_MAX, &last).ok())
+      return -1;
+    if (common >= 0 && last != common) return -1;
+    common = last;
+  }
+  return common;
+}
+
+}  // namespace
+
+std::vector<PreparedEnd> FindPreparedEnds(const recipe::DataConfig& data,
+                                          const tokenizer::Tokenizer& tokenizer) {
+  const absl::StatusOr<std::set<std::string>> prefixes = PrefixesOf(data);
+  if (!prefixes.ok()) return {};
+  std::vector<PreparedEnd> ends;
+  const std::vector<int32_t>& special = tokenizer.special_ids();
+  for (const std::string& prefix : *prefixes) {
+    const absl::StatusOr<IndexedDataset> dataset = IndexedDataset::Open(prefix);
+    if (!dataset.ok()) continue;
+    const int32_t end = CommonLastToken(*dataset);
+    if (std::find(special.begin(), special.end(), end) == special.end()) continue;
+    ends.push_back({.file = prefix + ".bin", .id = end});
+  }
+  return ends;
 }
 
 }  // namespace trainctl::data

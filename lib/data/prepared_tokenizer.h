@@ -1,18 +1,34 @@
-// Whether tokens were made by the tokenizer that a recipe names, and fit its model. Thread safe.
+// Checks that prepared tokens were produced by the recipe's tokenizer, fit its model, and end as its model
+// ends a text. Thread-safe.
 #pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "recipe/recipe.h"
+#include "tokenizer/tokenizer.h"
 
 namespace trainctl::data {
 
-// Holds the tokenizer file of `data` against what `trainctl data prepare` wrote beside each of its indexed
-// sets (PREFIX.json). UsageError that names both, where they differ. Nothing is said of "byte", of sets from
-// elsewhere, which have no such file, and of a file that is of another PREFIX.bin.
+// Compares the tokenizer file of `data` with the one recorded by `trainctl data prepare` in each indexed
+// dataset's PREFIX.json. Returns UsageError if they differ; the message names both. Skips the "byte"
+// tokenizer, datasets from other tools, which have no PREFIX.json, and a PREFIX.json that belongs to a
+// different PREFIX.bin.
 absl::Status CheckPreparedTokenizer(const recipe::DataConfig& data);
 
-// UsageError where a set's PREFIX.json says more ids than the model's `vocab`: such a run would end at the
-// first of them, maybe after days. Sets without such a file are passed over as above.
+// Returns UsageError if a dataset's PREFIX.json states more ids than the model's `vocab`. Otherwise, a run
+// could fail days later, at the first id out of range. Skips datasets without a PREFIX.json.
 absl::Status CheckPreparedVocab(const recipe::DataConfig& data, int64_t vocab);
+
+struct PreparedEnd {
+  std::string file;  // PREFIX.bin
+  int32_t id = -1;   // special token with which its documents end
+};
+// Returns the indexed datasets whose documents, as far as a sample shows, all end with the same special token
+// of `tokenizer`. Skips datasets that cannot be read.
+std::vector<PreparedEnd> FindPreparedEnds(const recipe::DataConfig& data,
+                                          const tokenizer::Tokenizer& tokenizer);
 
 }  // namespace trainctl::data

@@ -94,7 +94,7 @@ absl::StatusOr<Packing> PackingOf(const recipe::DataConfig& data, const recipe::
   if (data.packing == "continuous") return Packing::kContinuous;
   if (data.packing == "whole") return Packing::kWhole;
   return UsageError(
-      absl::StrCat("data.packing = '", data.packing, "' is not auto, documents, continuous or whole"));
+      absl::StrCat("data.packing = '", data.packing, "' must be auto, documents, continuous or whole"));
 }
 
 Batch PaddingBatch(int64_t num_sequences, int64_t seq_len) {

@@ -1,4 +1,4 @@
-// Threads, as many as the system gives.
+// Starts as many threads as the system allows.
 #pragma once
 
 #include <cstddef>
@@ -9,15 +9,15 @@
 
 namespace trainctl::data {
 
-// Starts up to `count` threads that run `work(0)`, `work(1)`, ...; fewer, or none, where the system refuses
-// another one. Join them.
+// Starts up to `count` threads, which run `work(0)`, `work(1)`, and so on. Starts fewer, or none, if the
+// system refuses to create more. The caller must join them.
 inline std::vector<std::thread> StartThreads(size_t count, const std::function<void(size_t)>& work) {
   std::vector<std::thread> threads;
   threads.reserve(count);
   try {
     for (size_t i = 0; i < count; ++i) threads.emplace_back(work, i);
   } catch (const std::system_error&) {
-    // Those that run do the work of the others.
+    // The threads that were started do the work of the others.
   }
   return threads;
 }

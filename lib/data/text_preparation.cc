@@ -12,8 +12,6 @@
 
 namespace trainctl::data {
 
-std::string KindOfText(SourceKind kind) { return kind == SourceKind::kText ? "text" : "jsonl"; }
-
 TextPreparation::TextPreparation(const PrepareOptions& options, const std::vector<SourceKind>& kinds,
                                  const tokenizer::Tokenizer* tokenizer, IndexedWriter& writer,
                                  PrepareState state, int64_t total_bytes)
@@ -61,21 +59,32 @@ absl::Status TextPreparation::Add(size_t index) {
   if (index == state_.sources.size()) {
     SourceState source;
     source.path = path;
-    source.kind = KindOfText(kinds_[index]);
-    TRAINCTL_ASSIGN_OR_RETURN(source.found, QuickFingerprintFile(path));
+    source.kind = std::string(KindName(kinds_[index]));
+    if (!options_.reads_standard_input()) {
+      TRAINCTL_ASSIGN_OR_RETURN(source.found, QuickFingerprintFile(path));
+    }
     state_.sources.push_back(std::move(source));
   }
   absl::StatusOr<FileFingerprint> whole =
-      kinds_[index] == SourceKind::kText ? AddText(index, path) : AddJsonl(index, path);
+      kinds_[index] == SourceKind::kText ? AddText(index, path) : AddRows(index, path);
   TRAINCTL_RETURN_IF_ERROR(whole.status());
+  // The signal that stops this program may have ended the one that wrote the pipe.
+  if (options_.reads_standard_input()) TRAINCTL_RETURN_IF_ERROR(CheckStop());
   done_bytes_ += whole->size_bytes;
+  whole->path = path;  // not "standard input"
   state_.sources[index].whole = *std::move(whole);
   texts_to_pass_ = 0;
   return absl::OkStatus();
 }
 
+absl::StatusOr<UnpackedFile> TextPreparation::Open(const std::string& path) const {
+  if (!options_.reads_standard_input()) return UnpackedFile::Open(path);
+  TRAINCTL_ASSIGN_OR_RETURN(SequentialFile input, SequentialFile::OpenStandardInput(options_.stop));
+  return UnpackedFile::Open(std::move(input));
+}
+
 absl::StatusOr<FileFingerprint> TextPreparation::AddText(size_t index, const std::string& path) {
-  TRAINCTL_ASSIGN_OR_RETURN(UnpackedFile file, UnpackedFile::Open(path));
+  TRAINCTL_ASSIGN_OR_RETURN(UnpackedFile file, Open(path));
   const bool passes = texts_to_pass_ > 0;
   const int64_t tokens_before = writer_.num_tokens();
   std::string text;  // a tokenizer reads a text as a whole
@@ -90,7 +99,7 @@ absl::StatusOr<FileFingerprint> TextPreparation::AddText(size_t index, const std
     } else {
       TRAINCTL_RETURN_IF_ERROR(writer_.AppendBytes(piece));
     }
-    Report(file.file());
+    Report(file.file().bytes_read());
   }
   if (encoder_.has_value()) {
     if (!text.empty()) TRAINCTL_RETURN_IF_ERROR(Encode(index, std::move(text)));
@@ -100,14 +109,21 @@ absl::StatusOr<FileFingerprint> TextPreparation::AddText(size_t index, const std
   return FileFingerprint{path, file.file().bytes_read(), file.file().xxh3()};
 }
 
-absl::StatusOr<FileFingerprint> TextPreparation::AddJsonl(size_t index, const std::string& path) {
-  TRAINCTL_ASSIGN_OR_RETURN(JsonlReader reader,
-                            JsonlReader::Open(path, {.text_field = options_.text_field,
-                                                     .skip_bad_lines = options_.on_bad_line == "skip",
-                                                     .skip_setting = absl::StrCat(kOnBadLine, " skip")}));
-  JsonlReader::Document document;
+absl::StatusOr<std::unique_ptr<RowReader>> TextPreparation::OpenRows(SourceKind kind,
+                                                                     const std::string& path) const {
+  RowOptions rows = {.text_field = options_.text_field,
+                     .skip_bad_lines = options_.on_bad_line == "skip",
+                     .skip_setting = absl::StrCat(kOnBadLine, " skip")};
+  if (!options_.reads_standard_input()) return RowReader::Open(path, kind, std::move(rows));
+  TRAINCTL_ASSIGN_OR_RETURN(UnpackedFile input, Open(path));
+  return JsonlReader::Open(std::move(input), std::move(rows));
+}
+
+absl::StatusOr<FileFingerprint> TextPreparation::AddRows(size_t index, const std::string& path) {
+  TRAINCTL_ASSIGN_OR_RETURN(const auto reader, OpenRows(kinds_[index], path));
+  RowReader::Document document;
   while (true) {
-    TRAINCTL_ASSIGN_OR_RETURN(const bool found, reader.Next(document));
+    TRAINCTL_ASSIGN_OR_RETURN(const bool found, reader->Next(document));
     if (!found) break;
     TRAINCTL_RETURN_IF_ERROR(CheckStop());
     if (document.text.empty()) continue;
@@ -122,10 +138,10 @@ absl::StatusOr<FileFingerprint> TextPreparation::AddJsonl(size_t index, const st
           absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(document.text.data()), document.text.size())));
       TRAINCTL_RETURN_IF_ERROR(EndBytes(index));
     }
-    Report(reader.file());
+    Report(reader->bytes_read());
   }
-  state_.sources[index].left_out = reader.left_out();
-  return FileFingerprint{path, reader.file().bytes_read(), reader.file().xxh3()};
+  state_.sources[index].left_out = reader->left_out();
+  return reader->FingerprintOfAll();
 }
 
 absl::Status TextPreparation::Encode(size_t index, std::string text) {
@@ -156,10 +172,14 @@ absl::Status TextPreparation::EndText(size_t index, bool is_document) {
     source.tokens += writer_.ended_tokens() - tokens_before;
   }
   Reached("taken");
-  const bool is_due = writer_.ended_tokens() - committed_tokens_ >= options_.commit_tokens ||
-                      clock_.Monotonic() - last_commit_ >= options_.commit_every;
+  const bool is_due = !options_.reads_standard_input() && IsDue();
   if (is_due && writer_.ended_tokens() > committed_tokens_) TRAINCTL_RETURN_IF_ERROR(Commit());
   return CheckStop();
+}
+
+bool TextPreparation::IsDue() const {
+  return writer_.ended_tokens() - committed_tokens_ >= options_.commit_tokens ||
+         clock_.Monotonic() - last_commit_ >= options_.commit_every;
 }
 
 absl::Status TextPreparation::CheckStop() const {
@@ -172,8 +192,8 @@ absl::Status TextPreparation::NamingFile(const absl::Status& status) const {
   return Annotate(status, options_.inputs[in_encoder_.front()]);
 }
 
-void TextPreparation::Report(const SequentialFile& file) const {
-  if (options_.progress) options_.progress(done_bytes_ + file.bytes_read(), total_bytes_);
+void TextPreparation::Report(int64_t bytes_read) const {
+  if (options_.progress) options_.progress(done_bytes_ + bytes_read, total_bytes_);
 }
 void TextPreparation::Reached(const char* moment) const {
   if (options_.reached) options_.reached(moment);

@@ -53,8 +53,8 @@ absl::StatusOr<std::shared_ptr<const TokenStream::Epoch>> TokenStream::EpochOf(i
   }
   if (position != documents_.num_tokens()) {
     return BadDataError(absl::StrCat("data source ", key_.stream, ": its documents had ",
-                                     documents_.num_tokens(), " tokens when it was opened and have ",
-                                     position, " now; data files must not change under a run"));
+                                     documents_.num_tokens(), " tokens when it was opened and now have ",
+                                     position, "; data files must not change during a run"));
   }
   recent_.push_front(epoch);
   if (recent_.size() > kKeptEpochs) recent_.pop_back();
@@ -88,10 +88,9 @@ absl::Status TokenStream::Read(int64_t position, int64_t count, StreamOutput out
       skip = 0;
     }
     if (done == done_before) {
-      return BadDataError(
-          absl::StrCat("data source ", key_.stream,
-                       ": its documents changed after it was opened; data files must not change "
-                       "under a run"));
+      return BadDataError(absl::StrCat(
+          "data source ", key_.stream,
+          ": its documents have changed since it was opened; data files must not change during a run"));
     }
   }
   return absl::OkStatus();

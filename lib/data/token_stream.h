@@ -1,8 +1,8 @@
-// The documents of a set, one behind the other without end: epoch after epoch, each in its own order when
-// shuffled. Any position can be read at once. Thread safe.
+// An endless stream of a set's documents, epoch after epoch. With shuffling, each epoch has its own order.
+// Supports random access. Thread-safe.
 //
-// Cost: per epoch in use, 8 bytes for every 64 documents, and one pass over the lengths of all documents when
-// a position of that epoch is first read (about 0.3 us a document). At most four epochs are kept.
+// Each epoch in use costs 8 bytes per 64 documents and, when it is first read, one pass over the lengths of
+// all documents (about 0.3 us per document). At most four epochs are cached.
 #pragma once
 
 #include <cstdint>
@@ -21,26 +21,26 @@ namespace trainctl::data {
 struct ShuffleKey {
   bool shuffle = false;
   uint64_t seed = 0;
-  std::string stream;  // names the source, so that sources are shuffled independently
+  std::string stream;  // source name, which makes the sources' orders independent
 };
 
-// Where Read writes; `count` elements each.
+// The output of Read, with `count` elements in each array.
 struct StreamOutput {
   int32_t* tokens;
-  uint8_t* learn;   // 0: a prompt's token, not to be learned
-  uint8_t* starts;  // 1: the first token of a document
+  uint8_t* learn;   // 0 for tokens of a prompt, which are not trained on
+  uint8_t* starts;  // 1 for the first token of a document
 };
 
 class TokenStream {
  public:
-  // `documents` must hold at least one token.
+  // Requires that `documents` contain at least one token.
   TokenStream(DocumentSet documents, ShuffleKey key);
   ~TokenStream();
 
   int64_t epoch_tokens() const { return documents_.num_tokens(); }
   absl::Status CheckUnchanged() const { return documents_.CheckUnchanged(); }
 
-  // Tokens [position, position + count) of the stream; position + count must be below 2^62. Call
+  // Reads the tokens [position, position + count) of the stream; position + count must be below 2^62. Call
   // CheckUnchanged first.
   absl::Status Read(int64_t position, int64_t count, StreamOutput out) const;
 
@@ -52,7 +52,7 @@ class TokenStream {
   DocumentSet documents_;
   ShuffleKey key_;
   mutable std::mutex mutex_;
-  mutable std::list<std::shared_ptr<const Epoch>> recent_;  // the last used first
+  mutable std::list<std::shared_ptr<const Epoch>> recent_;  // most recently used first
 };
 
 }  // namespace trainctl::data

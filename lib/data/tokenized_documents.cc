@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "data/document_store.h"
 #include "data/document_text.h"
-#include "data/jsonl_reader.h"
+#include "data/row_reader.h"
 
 namespace trainctl::data {
 namespace {
@@ -27,20 +27,20 @@ class TokenizedDocuments : public DocumentStore {
     return status;
   }
 
-  absl::Status AddJsonl(const std::string& path, const JsonlOptions& options,
-                        const tokenizer::Tokenizer& tokenizer, const BytesReadFn& bytes_read) {
-    TRAINCTL_ASSIGN_OR_RETURN(JsonlReader reader, JsonlReader::Open(path, options, bytes_read));
-    JsonlReader::Document document;
+  absl::Status AddRows(const std::string& path, SourceKind kind, const RowOptions& options,
+                       const tokenizer::Tokenizer& tokenizer, const BytesReadFn& bytes_read) {
+    TRAINCTL_ASSIGN_OR_RETURN(const auto reader, RowReader::Open(path, kind, options, bytes_read));
+    RowReader::Document document;
     while (true) {
-      TRAINCTL_ASSIGN_OR_RETURN(const bool found, reader.Next(document));
+      TRAINCTL_ASSIGN_OR_RETURN(const bool found, reader->Next(document));
       if (!found) break;
       TRAINCTL_RETURN_IF_ERROR(Annotate(Add(document.prompt, document.text, tokenizer), path));
     }
-    left_out_.Add(reader.left_out());
+    left_out_.Add(reader->left_out());
     return absl::OkStatus();
   }
 
-  int64_t num_own_starts() const { return num_own_starts_; }
+  const TokenizedCounts& counts() const { return counts_; }
   const LeftOutLines& left_out() const { return left_out_; }
 
   int64_t num_documents() const override { return static_cast<int64_t>(documents_.size()); }
@@ -71,9 +71,12 @@ class TokenizedDocuments : public DocumentStore {
           const AppendedDocument appended,
           AppendDocument(tokenizer, tokenizer.end_of_document_id(), prompt, text, &tokens_));
       document.prompt_tokens = appended.prompt_tokens;
-      num_own_starts_ += appended.has_own_start ? 1 : 0;
+      counts_.own_starts += appended.has_own_start ? 1 : 0;
+      counts_.repeated_starts += appended.repeats_start ? 1 : 0;
+      counts_.changed_prompts += appended.changes_prompt ? 1 : 0;
     }
     documents_.push_back(document);
+    ++counts_.documents;
     return absl::OkStatus();
   }
 
@@ -84,23 +87,23 @@ class TokenizedDocuments : public DocumentStore {
 
   std::vector<int32_t> tokens_;
   std::vector<Document> documents_;
-  int64_t num_own_starts_ = 0;
+  TokenizedCounts counts_;
   LeftOutLines left_out_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DocumentStore>> OpenTokenizedDocuments(
-    const std::vector<std::string>& files, SourceKind kind, const JsonlOptions& options,
-    const tokenizer::Tokenizer& tokenizer, const BytesReadFn& bytes_read, int64_t* own_starts,
+    const std::vector<std::string>& files, SourceKind kind, const RowOptions& options,
+    const tokenizer::Tokenizer& tokenizer, const BytesReadFn& bytes_read, TokenizedCounts* counts,
     LeftOutLines* left_out) {
   auto store = std::make_unique<TokenizedDocuments>();
   for (const std::string& file : files) {
     TRAINCTL_RETURN_IF_ERROR(kind == SourceKind::kText
                                  ? store->AddText(file, tokenizer, bytes_read)
-                                 : store->AddJsonl(file, options, tokenizer, bytes_read));
+                                 : store->AddRows(file, kind, options, tokenizer, bytes_read));
   }
-  if (own_starts != nullptr) *own_starts += store->num_own_starts();
+  if (counts != nullptr) counts->Add(store->counts());
   if (left_out != nullptr) left_out->Add(store->left_out());
   return store;
 }

@@ -1,17 +1,12 @@
 #include "data/unpacked_file.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <algorithm>
 #include <array>
-#include <cerrno>
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "base/files.h"
 #include "base/lfs_pointer.h"
 #include "base/status.h"
+#include "data/text_encoding.h"
 #include "data/unpackers.h"
 
 namespace trainctl::data {
@@ -55,19 +50,6 @@ std::string WithoutCompressionSuffix(const std::string& name) {
   return name;
 }
 
-absl::Status ParquetError(const std::string& path) {
-  // A name that a shell would take apart is left to the reader.
-  const bool plain_name =
-      path.find_first_of("'\"\\$`!\n") == std::string::npos && absl::EndsWithIgnoreCase(path, ".parquet");
-  const std::string from = plain_name ? path : "FILE.parquet";
-  const std::string to = from.substr(0, from.size() - absl::string_view(".parquet").size()) + ".jsonl";
-  return UsageError(absl::StrCat(
-      path,
-      " is a Parquet file, which is not read; make JSONL of it, for example: pip install duckdb && "
-      "python3 -c \"import duckdb; duckdb.sql('''COPY (FROM '",
-      from, "') TO '", to, "' (FORMAT json)''')\""));
-}
-
 absl::StatusOr<Compression> RecognizeCompression(absl::Span<const uint8_t> first_bytes,
                                                  const std::string& path) {
   const absl::string_view begin = AsText(first_bytes);
@@ -76,41 +58,42 @@ absl::StatusOr<Compression> RecognizeCompression(absl::Span<const uint8_t> first
   if (begin.size() > 3 && begin.substr(1, 3) == kSkippableMagic && (first_bytes[0] & 0xf0) == 0x50) {
     return Compression::kZstd;
   }
-  if (absl::StartsWith(begin, "PAR1")) return ParquetError(path);
+  if (absl::StartsWith(begin, kParquetMagic)) {
+    return UsageError(absl::StrCat(
+        path, " is a Parquet file; set kind = \"parquet\", or give it a name that ends with .parquet"));
+  }
   for (const Foreign& foreign : kForeign) {
     if (!absl::StartsWith(begin, foreign.magic)) continue;
     if (foreign.magic == "BZh" && (begin.size() < 10 || begin.substr(4, 6) != kBzip2Block)) continue;
-    return UsageError(absl::StrCat(path, " is packed with ", foreign.name,
-                                   ", which is not read; unpack it first (", foreign.unpack,
-                                   "), or pack it with gzip or zstd"));
+    return UsageError(absl::StrCat(path, " is compressed with ", foreign.name,
+                                   ", which is not supported; decompress it first (", foreign.unpack,
+                                   "), or compress it with gzip or zstd"));
   }
   if (WithoutCompressionSuffix(path) == path) return Compression::kNone;
   return BadDataError(absl::StrCat(
       path,
-      ": byte 0: named as packed, but neither gzip (it would begin with 1f 8b) nor zstd (28 b5 2f fd); ",
-      begin.empty() ? "the file is empty: fetch or write it again"
-                    : "fetch or write it again, or take the ending off its name if it is plain"));
+      ": byte 0: the file name indicates compression, but the file is neither gzip (1f 8b) nor zstd (28 b5 "
+      "2f fd); ",
+      begin.empty()
+          ? "the file is empty, so download or write it again"
+          : "download or write it again, or remove the file name extension if it is not compressed"));
 }
 
 absl::StatusOr<Compression> CompressionOfFile(const std::string& path) {
-  TRAINCTL_ASSIGN_OR_RETURN(const int64_t file_bytes, CheckDataFile(path));
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return ErrnoError("open", path, errno);
-  std::array<uint8_t, std::max(kLookedAtBytes, kLfsPointerPrefixBytes)> begin;
-  ssize_t count;
-  do {
-    count = ::read(fd, begin.data(), begin.size());
-  } while (count < 0 && errno == EINTR);
-  const int error_number = errno;
-  ::close(fd);
-  if (count < 0) return ErrnoError("read", path, error_number);
-  const auto first_bytes = absl::MakeConstSpan(begin.data(), static_cast<size_t>(count));
-  if (IsLfsPointer(AsText(first_bytes), file_bytes)) return LfsPointerError(path);
-  return RecognizeCompression(first_bytes.subspan(0, kLookedAtBytes), path);
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string first_bytes, FirstBytesOfFile(path));
+  return RecognizeCompression(
+      absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(first_bytes.data()), first_bytes.size())
+          .subspan(0, kLookedAtBytes),
+      path);
 }
 
 absl::StatusOr<UnpackedFile> UnpackedFile::Open(const std::string& path) {
   TRAINCTL_ASSIGN_OR_RETURN(SequentialFile file, SequentialFile::Open(path));
+  return Open(std::move(file));
+}
+
+absl::StatusOr<UnpackedFile> UnpackedFile::Open(SequentialFile file) {
+  const std::string path = file.path();
   UnpackedFile unpacked(std::move(file));
   TRAINCTL_ASSIGN_OR_RETURN(unpacked.packed_, unpacked.file_.Next());
   // All of a pointer comes in one piece.
@@ -126,10 +109,17 @@ absl::StatusOr<UnpackedFile> UnpackedFile::Open(const std::string& path) {
 absl::Status UnpackedFile::Error(absl::string_view what) const {
   const int64_t place = file_.bytes_read() - static_cast<int64_t>(packed_.size());
   return BadDataError(absl::StrCat(file_.path(), ": byte ", place, " of the ", NameOf(compression_),
-                                   " file, after ", unpacked_bytes_, " unpacked bytes: ", what));
+                                   " file, after ", unpacked_bytes_, " decompressed bytes: ", what));
 }
 
 absl::StatusOr<absl::Span<const uint8_t>> UnpackedFile::Next() {
+  TRAINCTL_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> piece, NextPlain());
+  if (std::exchange(has_begun_, true)) return piece;
+  TRAINCTL_ASSIGN_OR_RETURN(const size_t mark_bytes, ByteOrderMarkBytes(AsText(piece), file_.path()));
+  return mark_bytes < piece.size() || piece.empty() ? piece.subspan(mark_bytes) : NextPlain();
+}
+
+absl::StatusOr<absl::Span<const uint8_t>> UnpackedFile::NextPlain() {
   if (unpacker_ == nullptr) {
     if (!packed_.empty()) return std::exchange(packed_, {});
     return file_.Next();
@@ -149,7 +139,7 @@ absl::StatusOr<absl::Span<const uint8_t>> UnpackedFile::Next() {
     TRAINCTL_ASSIGN_OR_RETURN(packed_, file_.Next());
     if (!packed_.empty()) continue;
     if (!unpacker_->inside()) return absl::Span<const uint8_t>();
-    return Error("it ends in the middle of its data: the file was cut off; fetch or write it again");
+    return Error("the data ends prematurely, so the file is truncated; download or write it again");
   }
 }
 

@@ -38,7 +38,7 @@ class GzipUnpacker : public Unpacker {
       inside_ = false;
       had_member_ = true;
     } else if (code == Z_MEM_ERROR) {
-      return EnvironmentError("there is no memory to unpack it");
+      return EnvironmentError("not enough memory to decompress it");
     } else if (code != Z_OK && code != Z_BUF_ERROR) {  // Z_BUF_ERROR: it needs more
       return BadDataError(
           absl::StrCat(stream_.msg != nullptr ? stream_.msg : "not gzip data", "; the file is damaged"));
@@ -56,7 +56,8 @@ class GzipUnpacker : public Unpacker {
     padded_ |= other != packed.begin();
     packed.remove_prefix(static_cast<size_t>(other - packed.begin()));
     if (padded_ && !packed.empty())
-      return BadDataError("data after the zeros that fill up the file; it is damaged, or two files in one");
+      return BadDataError(
+          "there is data after the zero padding; the file is damaged, or it is two files in one");
     return absl::OkStatus();
   }
 
@@ -84,9 +85,9 @@ class ZstdUnpacker : public Unpacker {
     packed.remove_prefix(in.pos);
     if (::ZSTD_isError(left) != 0) {
       if (::ZSTD_getErrorCode(left) == ZSTD_error_frameParameter_windowTooLarge) {
-        return BadDataError(absl::StrCat("its window is above ", (int64_t{1} << kMaxWindowLog) >> 20,
-                                         " MiB, the most that zstd unpacks without being asked; pack it "
-                                         "again without --long"));
+        return BadDataError(
+            absl::StrCat("its window exceeds ", (int64_t{1} << kMaxWindowLog) >> 20,
+                         " MiB, the default limit of zstd; compress it again without --long"));
       }
       return BadDataError(absl::StrCat(::ZSTD_getErrorName(left), "; the file is damaged"));
     }

@@ -1,4 +1,4 @@
-// The two formats of unpacked_file.h.
+// Creates decoders for the two formats of unpacked_file.h.
 #pragma once
 
 #include <memory>

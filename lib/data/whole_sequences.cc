@@ -23,11 +23,11 @@ absl::StatusOr<std::unique_ptr<WholeSequences>> WholeSequences::Make(DocumentSet
     if (tokens <= seq_len || cut_longer) made->by_length_.push_back(i);
   }
   if (made->by_length_.empty()) {
-    return BadDataError(absl::StrCat(
-        name, ": all of its ", made->num_longer_, " documents have more than data.seq_len = ", seq_len,
-        " tokens, so none can be placed whole; the longest has ", longest,
-        ". Raise data.seq_len, or set data.long_documents = \"cut\" to train on the first ", seq_len,
-        " tokens of each"));
+    return BadDataError(
+        absl::StrCat(name, ": all ", made->num_longer_, " documents have more than data.seq_len = ", seq_len,
+                     " tokens, so none can be packed whole; the longest has ", longest,
+                     ". Raise data.seq_len, or set data.long_documents = \"cut\" to train on only the first ",
+                     seq_len, " tokens of each"));
   }
   std::stable_sort(made->by_length_.begin(), made->by_length_.end(),
                    [&](int64_t a, int64_t b) { return made->PlacedTokens(a) > made->PlacedTokens(b); });

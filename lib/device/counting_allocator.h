@@ -1,5 +1,13 @@
-// Counts the bytes of every CPU tensor: what the planner's prediction is held against. Process
-// wide; thread safe.
+// Counts the bytes of all CPU tensors of this process. The run report compares the peak with the planner's
+// prediction. Process-wide; thread-safe.
+//
+//   InstallCountingAllocator();
+//   ResetPeakTensorBytes();
+//   {
+//     const ScopedCpuMemoryTag tag(2);
+//     Work();  // its CPU tensors count under tag 2
+//   }
+//   const TaggedBytes at_peak = TensorBytesAtPeak();
 #pragma once
 
 #include <array>
@@ -7,23 +15,27 @@
 
 namespace trainctl::device {
 
-// What a tensor is for, as the caller numbers it. 0: nobody said.
+// A tag is the purpose of a tensor, as a number that the caller chooses. Tag 0 means that no tag was set.
 inline constexpr int kNumMemoryTags = 8;
 using TaggedBytes = std::array<int64_t, kNumMemoryTags>;
-// Of what a library takes for itself inside of one call: oneDNN's scratchpads come through this allocator.
+// The tag for memory that a library allocates for its own use within one call. For example, oneDNN allocates
+// its scratchpads with this allocator.
 inline constexpr int kScratchTag = kNumMemoryTags - 1;
 
-// Call once, before the first tensor.
+// Replaces LibTorch's CPU allocator with the counting one. Call this before the first tensor is allocated,
+// because the functions below count only tensors allocated afterwards.
 void InstallCountingAllocator();
 
+// Bytes in use now, and the largest number so far. They count the requested bytes, without padding.
 int64_t LiveTensorBytes();
 int64_t PeakTensorBytes();
-// What lived at the instant of the peak, by tag. Exact to the allocations of other threads in that
-// instant; sums to PeakTensorBytes() but for those.
+// Returns the bytes that were in use at the peak, by tag. They sum to PeakTensorBytes(), except that
+// allocations that other threads make at the instant of the peak may or may not be included.
 TaggedBytes TensorBytesAtPeak();
-void ResetPeakTensorBytes();  // to what lives now
+void ResetPeakTensorBytes();  // sets the peak to the bytes in use now
 
-// What this thread allocates for CPU tensors while it lives counts under `tag`.
+// While the object exists, CPU tensors that this thread allocates count under `tag`, which is from 0 to
+// kNumMemoryTags - 1. Scopes may be nested; the innermost tag applies.
 class ScopedCpuMemoryTag {
  public:
   explicit ScopedCpuMemoryTag(int tag);

@@ -11,6 +11,7 @@
 #include "base/life_signs.h"
 #include "base/status.h"
 #include "device/error_text.h"
+#include "kernels/device_api.h"
 
 namespace trainctl::device {
 namespace {

@@ -1,4 +1,4 @@
-// What an exception says, for people.
+// Converts exceptions of LibTorch and of the standard library to messages and statuses. Thread-safe.
 #pragma once
 
 #include <exception>
@@ -8,14 +8,15 @@
 
 namespace trainctl::device {
 
-// Without the stack that LibTorch appends to its messages.
+// Returns the exception's message without the stack trace that LibTorch appends.
 std::string ErrorText(const std::exception& error);
 
-// EnvironmentError if the system has refused memory or a thread, with the limits of the process; else
-// InternalError with ErrorText.
+// Returns EnvironmentError, with the limits of the process, if the system has refused CPU memory, a thread or
+// a file descriptor. Returns InternalError with ErrorText for any other exception.
 absl::Status StatusOf(const std::exception& error);
 
-// For a terminate handler: the exception that ended a thread, as StatusOf.
+// Returns StatusOf the exception that is being handled: in a terminate handler, the one that ended a thread.
+// Returns InternalError if there is none or if its type is unknown.
 absl::Status StatusOfUncaught();
 
 }  // namespace trainctl::device

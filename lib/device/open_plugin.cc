@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "device/device.h"
+#include "kernels/device_api.h"
 
 namespace trainctl::device {
 namespace {

@@ -13,12 +13,12 @@ constexpr char kName[] = "batch job";
 Finding Job(const cluster::BatchJob& job) {
   Finding finding{.name = kName, .value = absl::StrCat("Slurm's ", job.id, ", on ", job.node_list)};
   if (!job.this_node.empty() && job.nodes.size() > 1)
-    absl::StrAppend(&finding.value, "; this is ", job.this_node);
+    absl::StrAppend(&finding.value, "; this node is ", job.this_node);
   if (job.nodes.size() > 1) {
     finding.health = Health::kNote;
     finding.advice = absl::StrCat(
-        "with launch.backend = \"local\" ", job.nodes.size() - 1,
-        " of these would be idle; \"slurm\" with cluster.nodes = ", job.nodes.size(), " takes all of them");
+        "launch.backend = \"local\" would leave ", job.nodes.size() - 1,
+        " of them idle; to use all, set launch.backend = \"slurm\" and cluster.nodes = ", job.nodes.size());
   }
   return finding;
 }
@@ -40,7 +40,7 @@ void AddBatchFindings(const Sources& sources, Machine& machine) {
         {.name = "copies",
          .value = absl::StrCat(copies->starter, " started this command ", copies->count, " times"),
          .health = Health::kWarning,
-         .advice = "launch and resume start all workers themselves: start them once"});
+         .advice = "launch and resume start all workers themselves, so run them only once"});
   }
 }
 

@@ -23,9 +23,9 @@ absl::StatusOr<DetectedDevice> CpuOf(const Sources& sources, const std::string& 
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, cluster::DetectHost(sources.root));
   DetectedDevice found;
   found.hidden = hidden;
-  found.words = absl::StrCat(hidden.empty() ? "no accelerator that a driver shows" : hidden, " -> cpu, ",
-                             host.allowed_cores, host.allowed_cores == 1 ? " core, " : " cores, ",
-                             FormatBytes(host.memory_total_bytes));
+  found.words =
+      absl::StrCat(hidden.empty() ? "no accelerator is visible" : hidden, " -> cpu, ", host.allowed_cores,
+                   host.allowed_cores == 1 ? " core, " : " cores, ", FormatBytes(host.memory_total_bytes));
   return found;
 }
 
@@ -35,9 +35,9 @@ absl::StatusOr<ShownDevices> FindShownDevices(const Sources& sources) {
   ShownDevices shown;
   const absl::StatusOr<CudaDriver> driver = ReadCudaDriver(sources.nvml);
   if (!driver.ok() && driver.status().code() != absl::StatusCode::kNotFound) {
-    return EnvironmentError(absl::StrCat(
-        driver.status().message(),
-        "; trainctl doctor says more. Name the device, or set cluster.device = \"cpu\" to do without it"));
+    return EnvironmentError(absl::StrCat(driver.status().message(),
+                                         "; run `trainctl doctor` for details. Set cluster.device to the "
+                                         "device's name, or to \"cpu\" to run without it"));
   }
   shown.source = driver.ok() ? sources.nvml : "/proc/driver/nvidia";
   const std::vector<cluster::ListedGpu> listed = ListGpus(driver, sources.root);
@@ -67,17 +67,18 @@ absl::StatusOr<DetectedDevice> DetectDevice(const Sources& sources) {
   if (models.empty()) return CpuOf(sources, shown.hidden);
   const std::string& model = models.front();
   if (std::any_of(models.begin(), models.end(), [&](const std::string& other) { return other != model; })) {
-    return UsageError(absl::StrCat("the devices that a run sees here are not alike (",
+    return UsageError(absl::StrCat("this machine has different kinds of devices (",
                                    absl::StrJoin(models, ", "),
-                                   "); name the one to plan with, or select like ones with "
-                                   "CUDA_VISIBLE_DEVICES"));
+                                   "); set cluster.device to the one to plan for, or select devices of one "
+                                   "kind with CUDA_VISIBLE_DEVICES"));
   }
   const absl::StatusOr<cluster::DeviceMatch> match = cluster::FindDevice(absl::StripPrefix(model, "NVIDIA "));
   if (!match.ok()) {
-    return UsageError(absl::StrCat(
-        "this machine has ", models.size(), " x ", model, ", and ", match.status().message(),
-        ". Name the nearest one and state what differs (cluster.memory, cluster.memory_bandwidth, "
-        "cluster.half_flops: docs/reference/catalogue.md), or set cluster.device = \"cpu\""));
+    return UsageError(absl::StrCat("this machine has ", models.size(), " x ", model, ", but ",
+                                   match.status().message(),
+                                   ". Set cluster.device to the most similar one and override what differs "
+                                   "(cluster.memory, cluster.memory_bandwidth, cluster.half_flops; see "
+                                   "docs/reference/catalogue.md), or set cluster.device = \"cpu\""));
   }
   DetectedDevice found;
   found.device = match->device->name;

@@ -56,7 +56,7 @@ namespace {
 Finding Accelerators(Machine& machine) {
   if (machine.accelerators.empty()) {
     const bool are_hidden = !machine.visible.ok() || !machine.visible->hidden.empty();
-    return {"accelerators", are_hidden ? "none that a run sees" : "none that a driver shows", Health::kNote,
+    return {"accelerators", are_hidden ? "none visible to a run" : "none found", Health::kNote,
             "workers compute on the CPU"};
   }
   const std::string& model = machine.accelerators[0];
@@ -64,19 +64,19 @@ Finding Accelerators(Machine& machine) {
   const absl::StatusOr<cluster::DeviceMatch> match = cluster::FindDevice(model);
   if (match.ok()) {
     machine.device = match->device;
-    finding.advice = absl::StrCat("in the catalogue: cluster.device = \"", match->device->name, "\"");
+    finding.advice = absl::StrCat("in the catalogue as cluster.device = \"", match->device->name, "\"");
   } else {
     finding.health = Health::kNote;
     finding.advice =
-        "not in the catalogue: `trainctl plan` needs the nearest device of docs/reference/catalogue.md, and "
-        "cluster.memory, half_flops and the like for what differs";
+        "not in the catalogue. To plan for it, set cluster.device to the most similar device in "
+        "docs/reference/catalogue.md and override what differs (cluster.memory, cluster.half_flops, ...)";
   }
   const bool alike = std::all_of(machine.accelerators.begin(), machine.accelerators.end(),
                                  [&](const std::string& other) { return other == model; });
   if (!alike) {
     finding.health = Health::kWarning;
     finding.value = absl::StrJoin(machine.accelerators, ", ");
-    absl::StrAppend(&finding.advice, "; they are not alike, and a run is as slow as the slowest");
+    absl::StrAppend(&finding.advice, "; the devices differ, and a run is as slow as the slowest one");
   }
   return finding;
 }
@@ -85,7 +85,7 @@ Finding Accelerators(Machine& machine) {
 Finding VisibleGpus(const absl::StatusOr<cluster::VisibleGpus>& visible) {
   if (!visible.ok()) {
     return {"visible GPUs", "cannot be determined", Health::kWarning,
-            absl::StrCat(visible.status().message(), "; until then, runs on GPUs are refused")};
+            absl::StrCat(visible.status().message(), "; until this is fixed, GPU runs are rejected")};
   }
   return {"visible GPUs", absl::StrCat(visible->gpus.size()), Health::kNote, visible->hidden};
 }
@@ -96,15 +96,16 @@ Finding Driver(const std::string& root, const Machine& machine) {
   if (!machine.driver.ok()) {
     const bool is_loaded = PathExists(root + "/proc/driver/nvidia/version");
     if (!is_loaded && machine.driver.status().code() == absl::StatusCode::kNotFound) {
-      return {"CUDA driver", "none", Health::kNote, "only runs on GPUs need one"};
+      return {"CUDA driver", "none", Health::kNote, "needed only for GPU runs"};
     }
-    Finding finding{.name = "CUDA driver", .value = "does not answer", .health = Health::kWarning};
+    Finding finding{.name = "CUDA driver", .value = "does not respond", .health = Health::kWarning};
     finding.advice =
         machine.driver.status().code() == absl::StatusCode::kNotFound
-            ? "the kernel's module is loaded, but its library libnvidia-ml.so.1 is not found: install the "
-              "driver's user part, or start the container with the NVIDIA runtime (--gpus all)"
+            ? "the kernel module is loaded, but its library libnvidia-ml.so.1 was not found; install the "
+              "driver's user-space libraries, or start the container with the NVIDIA runtime (--gpus all)"
             : absl::StrCat(machine.driver.status().message(),
-                           "; nvidia-smi says more, and a reboot mends two versions side by side");
+                           "; run nvidia-smi for details. If the kernel module and the libraries have "
+                           "different versions, reboot");
     return finding;
   }
   const CudaDriver& driver = *machine.driver;
@@ -114,14 +115,15 @@ Finding Driver(const std::string& root, const Machine& machine) {
                             driver.devices.size(), driver.devices.size() == 1 ? " device" : " devices")};
   if (driver.devices.empty()) {
     finding.health = Health::kWarning;
-    finding.advice = "it lists no device, whatever CUDA_VISIBLE_DEVICES says; look at nvidia-smi and dmesg";
+    finding.advice =
+        "the driver lists no device, even without CUDA_VISIBLE_DEVICES; check nvidia-smi and dmesg";
   } else if (driver.cuda_version < kCudaOfLibTorch) {
     finding.health = Health::kWarning;
-    finding.advice = absl::StrCat("the LibTorch that ./dev fetches is for CUDA ", CudaText(kCudaOfLibTorch),
-                                  " and needs a driver of ", kDriverOfLibTorch,
-                                  " or later; update it, or build with "
-                                  "TRAINCTL_LIBTORCH at one for CUDA ",
-                                  CudaText(driver.cuda_version));
+    finding.advice = absl::StrCat(
+        "the LibTorch that ./dev downloads is built for CUDA ", CudaText(kCudaOfLibTorch),
+        " and needs driver ", kDriverOfLibTorch,
+        " or later; update the driver, or build with TRAINCTL_LIBTORCH set to a LibTorch for CUDA ",
+        CudaText(driver.cuda_version));
   }
   return finding;
 }
@@ -145,7 +147,7 @@ Finding DeviceMemory(const CudaDriver& driver, const std::vector<cluster::Visibl
   if (device.used_bytes > device.memory_bytes / 10) {
     finding.health = Health::kWarning;
     finding.advice =
-        "another program is on it (nvidia-smi names it): a run would not get what its plan counts with";
+        "another program uses it (see nvidia-smi), so a run would not get the memory its plan assumes";
   }
   return finding;
 }
@@ -180,12 +182,12 @@ Finding Nccl(const Sources& sources, const Machine& machine) {
     return {.name = "NCCL", .value = version.empty() ? path : absl::StrCat(version, ", ", path)};
   }
   Finding finding{
-      .name = "NCCL", .value = "not found", .health = Health::kNote, .advice = "only runs on GPUs need it"};
+      .name = "NCCL", .value = "not found", .health = Health::kNote, .advice = "needed only for GPU runs"};
   if (!machine.accelerators.empty()) {
     finding.health = Health::kWarning;
     finding.advice =
-        "GPUs need libnccl.so.2 to exchange gradients: it comes with LibTorch for CUDA, or as the package "
-        "libnccl2, or name its folder in LD_LIBRARY_PATH";
+        "GPUs need libnccl.so.2 to exchange gradients; install LibTorch for CUDA or the package libnccl2, or "
+        "add the library's folder to LD_LIBRARY_PATH";
   }
   return finding;
 }
@@ -201,8 +203,8 @@ Finding Network(const std::string& root) {
     up.push_back(known ? absl::StrFormat("%s (%g Gb/s)", name, static_cast<double>(megabits) / 1000) : name);
   }
   if (up.empty()) {
-    return {"network", "no interface is up but the loopback", Health::kNote,
-            "enough for runs on one machine"};
+    return {"network", "only the loopback interface is up", Health::kNote,
+            "sufficient for runs on one machine"};
   }
   return {.name = "network", .value = absl::StrJoin(up, ", ")};
 }
@@ -227,20 +229,19 @@ Finding Rdma(const std::string& root, bool has_accelerators) {
     }
   }
   if (active.empty() && inactive.empty()) {
-    return {"RDMA", "no adapter", Health::kNote, "between machines, TCP is used"};
+    return {"RDMA", "no adapter", Health::kNote, "machines communicate over TCP"};
   }
-  Finding finding{.name = "RDMA",
-                  .value = active.empty() ? "no port is active" : absl::StrJoin(active, "; ")};
+  Finding finding{.name = "RDMA", .value = active.empty() ? "no active port" : absl::StrJoin(active, "; ")};
   if (!inactive.empty()) {
     finding.health = active.empty() ? Health::kWarning : Health::kNote;
-    finding.advice = absl::StrCat("not active: ", absl::StrJoin(inactive, ", "),
-                                  "; look at the cable and, for InfiniBand, at the subnet manager (ibstat)");
+    finding.advice = absl::StrCat("inactive: ", absl::StrJoin(inactive, ", "),
+                                  "; check the cable and, for InfiniBand, the subnet manager (ibstat)");
   } else if (has_accelerators && !PathExists(root + "/sys/module/nvidia_peermem") &&
              !PathExists(root + "/sys/module/nv_peer_mem")) {
     finding.health = Health::kNote;
     finding.advice =
-        "without nvidia_peermem NCCL needs DMA-BUF (kernel 5.12, open driver) to reach a GPU's memory "
-        "from the network: modprobe nvidia_peermem";
+        "without nvidia_peermem, NCCL needs DMA-BUF (kernel 5.12, open driver) to access GPU memory from the "
+        "network; run modprobe nvidia_peermem";
   }
   return finding;
 }

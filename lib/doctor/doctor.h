@@ -1,6 +1,6 @@
-// What of a machine a run can use, what is wrong with it and how to mend it: for `trainctl doctor`. Reads
-// /proc, /sys and /etc, asks file systems for their room and the driver's own library for its devices;
-// changes nothing. Thread safe.
+// Inspects a machine for `trainctl doctor`. Finds the resources available to a run and any problems, along
+// with their fixes. Reads /proc, /sys, and /etc, and queries file systems for free space and the driver's
+// library for devices. Does not change anything. Thread-safe.
 //
 //   TRAINCTL_ASSIGN_OR_RETURN(const doctor::Machine machine, doctor::InspectMachine());
 #pragma once
@@ -23,53 +23,55 @@ namespace trainctl::doctor {
 
 enum class Health : uint8_t {
   kGood,
-  kNote,     // worth knowing, nothing to mend
-  kWarning,  // a run works, but badly, or may fail
-  kBad,      // a run cannot work
+  kNote,     // worth knowing, but nothing to fix
+  kWarning,  // runs work, but may be slow or may fail
+  kBad,      // runs cannot work
 };
 absl::string_view HealthName(Health health);  // "ok", "note", "warning", "bad"
 
 struct Finding {
-  std::string name = {};   // "memory"
-  std::string value = {};  // "21.0 GiB free of 23.4 GiB"
+  std::string name = {};   // for example "memory"
+  std::string value = {};  // for example "21.0 GiB free of 23.4 GiB"
   Health health = Health::kGood;
-  std::string advice = {};  // what to do; never empty for a warning and for what is bad
+  std::string advice = {};  // how to fix it; never empty for kWarning or kBad
 };
 
-// Where everything is looked for; a test gives a tree of its own.
+// The places to inspect. Tests substitute their own directory tree.
 struct Sources {
-  std::string root;  // before /proc, /sys, /etc and the folders of libraries; "" is the machine itself
-  std::string folder = ".";  // where runs are going to be written
+  // Prefix of /proc, /sys, /etc, and the library folders. "" means the real machine.
+  std::string root;
+  std::string folder = ".";  // folder for runs
   std::string nvml = "libnvidia-ml.so.1";
-  std::vector<std::string> nccl_folders;  // searched for NCCL before those of the system
+  std::vector<std::string> nccl_folders;  // folders to search for NCCL before the system's
   absl::Time now = absl::Now();
-  // Finds the room of a path's file system.
+  // Returns the free space of the file system that contains `path`.
   std::function<absl::StatusOr<DiskRoom>(const std::string& path)> room;
-  cluster::Environment environment;  // of this process
-  // Files can be made in the folder.
+  cluster::Environment environment;  // environment of this process
+  // Returns whether files can be created in the folder `path`.
   std::function<bool(const std::string& path)> is_writable;
 };
 
 struct Machine {
   cluster::Host host;
-  // Models of the accelerators that a run sees, and the catalogue's device for them; null: it has none like
-  // that.
+  // The models of the accelerators visible to a run, and their catalogue entry, which is null if there is
+  // none.
   std::vector<std::string> accelerators;
   const cluster::Device* device = nullptr;
   absl::StatusOr<CudaDriver> driver = absl::NotFoundError("not asked");
-  absl::StatusOr<cluster::VisibleGpus> visible = cluster::VisibleGpus();  // of those that are listed
+  // The visible devices among those that the driver lists.
+  absl::StatusOr<cluster::VisibleGpus> visible = cluster::VisibleGpus();
   std::vector<Finding> findings;
 };
 
-// EnvironmentError when not even /proc/meminfo can be read.
+// Inspects this machine. Returns EnvironmentError if not even /proc/meminfo can be read.
 absl::StatusOr<Machine> InspectMachine(const Sources& sources = {});
 
-// The worker program as a finding: that it starts and with which LibTorch, from `program version`. `program`
-// is where it was found, or why not. Waits at most `patience`.
+// Runs `program version` to check that the worker program starts and which LibTorch it uses. `program` is its
+// path, or the reason why it was not found. Blocks for up to `patience`.
 Finding InspectWorker(const absl::StatusOr<std::string>& program,
                       absl::Duration patience = absl::Seconds(60));
 
-// The [cluster] table of a recipe that plans for this machine.
+// Returns a recipe's [cluster] table that describes this machine.
 std::string ClusterTable(const Machine& machine);
 
 }  // namespace trainctl::doctor

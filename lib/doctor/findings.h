@@ -1,4 +1,4 @@
-// The parts of an inspection. Internal to lib/doctor.
+// The individual parts of an inspection. Internal to lib/doctor.
 #pragma once
 
 #include <string>
@@ -9,31 +9,33 @@
 
 namespace trainctl::doctor {
 
-// Of the processor, memory, containers, disks, limits of processes, clock and load.
+// Checks the processor, memory, containers, disks, process limits, clock, and load.
 void AddHostFindings(const Sources& sources, Machine& machine);
-// Of the job of a batch system that this process belongs to.
+// Checks the batch job that contains this process.
 void AddBatchFindings(const Sources& sources, Machine& machine);
-// The GPUs that a run may choose from: those of `driver`, or those that the kernel lists if the driver's
-// library is missing.
+// Returns the GPUs that a run may choose from: those reported by `driver`, or those listed by the kernel if
+// the driver's library is missing.
 std::vector<cluster::ListedGpu> ListGpus(const absl::StatusOr<CudaDriver>& driver, const std::string& root);
-// What `listed` calls a GPU; for a MIG instance the driver's name, which ends in its profile ("MIG 1g.10gb").
+// Returns the GPU's model from `listed`. For a MIG instance, returns the driver's name for it, which ends in
+// its profile ("MIG 1g.10gb").
 std::string ModelOf(const cluster::VisibleGpu& gpu, const absl::StatusOr<CudaDriver>& driver,
                     const std::vector<cluster::ListedGpu>& listed);
-// Those of the process that asks.
+// Returns the GPU selection made by this process's environment.
 cluster::GpuSelection SelectionOf(const Sources& sources);
-// Of accelerators, their driver and NCCL, of networks and RDMA; fills Machine::device.
+// Checks accelerators, their driver, NCCL, networks, and RDMA. Sets Machine::device.
 void AddDeviceFindings(const Sources& sources, Machine& machine);
 
-// The first line of a small file without white space around it; "" where there is none.
+// Returns the first line of a small file, without surrounding white space. Returns "" if the file cannot be
+// read.
 std::string FirstLine(const std::string& path);
 
 struct Limit {
   bool known = false;
   bool unlimited = false;
   int64_t soft = 0;
-  std::string hard;  // as the kernel writes it
+  std::string hard;  // as spelled by the kernel
 };
-// A row of /proc/self/limits, such as "Max open files".
+// Reads a row of /proc/self/limits, such as "Max open files".
 Limit ReadLimit(const std::string& root, absl::string_view row);
 
 }  // namespace trainctl::doctor

@@ -38,7 +38,7 @@ class Library {
   template <typename Function>
   absl::Status Find(const char* name, Function*& function) const {
     function = reinterpret_cast<Function*>(::dlsym(handle_, name));
-    if (function == nullptr) return EnvironmentError(absl::StrCat("NVIDIA's driver has no ", name));
+    if (function == nullptr) return EnvironmentError(absl::StrCat("the NVIDIA driver lacks ", name));
     return absl::OkStatus();
   }
 
@@ -143,7 +143,7 @@ absl::StatusOr<CudaDriver> ReadCudaDriver(const std::string& library) {
   TRAINCTL_RETURN_IF_ERROR(nvml.Find("nvmlDeviceGetHandleByIndex_v2", device_handle));
   TRAINCTL_ASSIGN_OR_RETURN(const DeviceReader reader, DeviceReader::Open(nvml));
   if (const int error = init(); error != kSuccess) {
-    return EnvironmentError(absl::StrCat("NVIDIA's driver does not start: ", error_text(error)));
+    return EnvironmentError(absl::StrCat("the NVIDIA driver failed to initialize: ", error_text(error)));
   }
   CudaDriver driver;
   char text[256] = {0};
@@ -162,7 +162,7 @@ absl::StatusOr<CudaDriver> ReadCudaDriver(const std::string& library) {
   (void)shutdown();
   if (error != kSuccess) {
     return EnvironmentError(
-        absl::StrCat("NVIDIA's driver cannot query device ", driver.devices.size(), ": ", why));
+        absl::StrCat("the NVIDIA driver cannot query device ", driver.devices.size(), ": ", why));
   }
   return driver;
 }

@@ -17,11 +17,11 @@ Finding Broken(const std::string& advice) { return {"worker", "does not start", 
 
 std::string HowToMend(const std::string& output) {
   if (absl::StrContains(output, "error while loading shared libraries")) {
-    return "; the worker finds LibTorch where the build found it: put that folder back, or build again with "
-           "./dev build "
-           "(TRAINCTL_LIBTORCH names another one); in a bundle, run its ./setup";
+    return "; the worker needs LibTorch in the folder in which the build found it. Restore that folder, or "
+           "rebuild with ./dev build (set TRAINCTL_LIBTORCH to use another folder). In a bundle, run its "
+           "./setup. If the worker was installed with pip, run `pip check` to find the missing package";
   }
-  return "; ./dev build makes it anew";
+  return "; rebuild it with ./dev build";
 }
 
 }  // namespace
@@ -31,7 +31,7 @@ Finding InspectWorker(const absl::StatusOr<std::string>& program, absl::Duration
   const absl::StatusOr<ProgramEnd> ended = RunProgram({*program, "version"}, patience);
   if (!ended.ok()) return Broken(std::string(ended.status().message()));
   if (ended->is_late) {
-    return Broken(absl::StrCat(*program, " does not end within ", absl::FormatDuration(patience)));
+    return Broken(absl::StrCat(*program, " did not finish within ", absl::FormatDuration(patience)));
   }
   const std::string& output = ended->output;
   if (!ended->exit.Success()) {

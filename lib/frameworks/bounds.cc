@@ -19,16 +19,16 @@ constexpr double kRounding = 1 - 1e-9;
 // Of a pass that lasts for ever, in seconds; small enough that sums with it stay exact.
 constexpr double kForEver = 1e6;
 
-bool HasLayersOf(const model::ModelSpec& model, bool moe) {
-  const int64_t dense = model.experts.has_value() ? model.experts->dense_layers : model.layers;
-  return moe ? dense < model.layers : dense > 0;
+bool HasLayersOf(const model::Architecture& model, bool moe) {
+  const int64_t dense = NumDenseLayers(model);
+  return moe ? dense < NumLayers(model) : dense > 0;
 }
 
 // The job of `layers` layers of one kind on one pipeline rank.
 Workload SmallJob(const Workload& w, int64_t layers, bool moe, int64_t num_micro_batches) {
   Workload job = w;
-  job.model.layers = layers;
-  if (job.model.experts.has_value()) job.model.experts->dense_layers = moe ? 0 : layers;
+  job.window_share = w.window_share.has_value() ? *w.window_share : WindowShare(w.model);
+  RepeatLayer(job.model, moe ? NumLayers(w.model) - 1 : 0, layers);
   job.stage_layers.clear();
   job.pipeline = std::nullopt;
   job.mesh.pp = 1;
@@ -39,9 +39,8 @@ Workload SmallJob(const Workload& w, int64_t layers, bool moe, int64_t num_micro
   return job;
 }
 
-Workload WithTwoLayers(Workload job, bool moe) {
-  job.model.layers = 2;
-  if (job.model.experts.has_value() && !moe) job.model.experts->dense_layers = 2;
+Workload WithTwoLayers(Workload job) {
+  RepeatLayer(job.model, 0, 2);
   return job;
 }
 
@@ -96,7 +95,7 @@ StateBytes::Parts StatesAt(const Workload& w, MemoryMoment moment, int64_t num_m
     job.model.tie_embeddings = true;  // one table
     job.model.learned_positions = 0;
     const double one = StatesOf(job, moment);
-    parts.layer[moe ? 1 : 0] = StatesOf(WithTwoLayers(job, moe), moment) - one;
+    parts.layer[moe ? 1 : 0] = StatesOf(WithTwoLayers(job), moment) - one;
     // Twice the rows: one table more.
     job.model.vocab *= 2;
     parts.table = StatesOf(job, moment) - one;
@@ -126,7 +125,7 @@ void AddPasses(LayerTerms& terms, const Workload& workload) {
   terms.speed_beside_tokens = SpeedLeft(PlacementOf(w, w.mesh.ep, w.mesh.etp), w, /*contention=*/true);
   for (const bool moe : {false, true}) {
     if (!HasLayersOf(w.model, moe)) continue;
-    const int64_t layer = moe ? w.model.layers - 1 : 0;
+    const int64_t layer = moe ? NumLayers(w.model) - 1 : 0;
     std::array<double, 2> offload_backward = {};
     for (const bool recomputed : {false, true}) {
       auto& passes = terms.layer[recomputed ? 1 : 0][moe ? 1 : 0];
@@ -182,7 +181,7 @@ void AddBytes(LayerTerms& terms, const Workload& w) {
       least_with_head = std::min(least_with_head, LeastBesideLayers(job, /*head=*/true));
       least = std::min(least, LeastBesideLayers(job, /*head=*/false));
       const MemoryPrice one = PriceMemory(job);
-      const MemoryPrice two = PriceMemory(WithTwoLayers(job, moe));
+      const MemoryPrice two = PriceMemory(WithTwoLayers(job));
       terms.kept_bytes[r][moe ? 1 : 0] =
           two.At(MemoryMoment::kBackward).activations - one.At(MemoryMoment::kBackward).activations;
       const double slope = (two.upper_bytes - one.upper_bytes) / (two.device_bytes - one.device_bytes);
@@ -214,7 +213,7 @@ PipelineLoad LoadOf(const Workload& w) {
   const int64_t num_stages = pp * w.virtual_stages;
   const schedule::PipelineOrder& order = schedule::OrderOf(w.Pipeline());
   const int num_copies = pp > 1 ? order.num_copies() : 1;
-  const int64_t dense = w.model.experts.has_value() ? w.model.experts->dense_layers : w.model.layers;
+  const int64_t dense = NumDenseLayers(w.model);
   PipelineLoad load;
   load.own.resize(static_cast<size_t>(pp));
   load.before.resize(static_cast<size_t>(pp));

@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "model/model_spec.h"
+#include "model/architecture.h"
 #include "recipe/load.h"
 
 namespace trainctl::frameworks {
 
 struct PlannedModel {
   std::string name;  // of the preset, the folder or the family
-  model::ModelSpec spec;
+  model::Architecture spec;
   std::vector<std::string> notes;
 };
 

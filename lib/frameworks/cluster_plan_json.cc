@@ -93,7 +93,7 @@ Json PlanToJsonObject(const ClusterPlan& plan) {
                 {{"name", plan.model.name},
                  {"parameters", model::NumParameters(base.model)},
                  {"active_parameters", model::NumActiveParameters(base.model)},
-                 {"layers", base.model.layers},
+                 {"layers", NumLayers(base.model)},
                  {"hidden", base.model.hidden}}},
                {"seq_len", base.seq_len},
                {"batch_sequences", base.global_batch},

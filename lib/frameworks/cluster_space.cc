@@ -131,7 +131,7 @@ absl::Status FixLayout(const LoadedRecipe& loaded, SearchSpace& space) {
                                 "pipeline rank; state one number"));
     }
     const int64_t layers = p.recomputed_layers->front();
-    space.recomputed_layers = {layers >= space.base.model.layers ? -1 : layers};
+    space.recomputed_layers = {layers >= NumLayers(space.base.model) ? -1 : layers};
   }
   for (const auto kind : {ContextKind::kRing, ContextKind::kAllGather, ContextKind::kAllToAll}) {
     if (p.context == std::string(ContextName(kind))) space.context = {kind};
@@ -229,9 +229,9 @@ absl::StatusOr<std::vector<int64_t>> StageLayersOf(const LoadedRecipe& loaded, S
   }
   int64_t sum = 0;
   for (const int64_t layers : *p.stage_layers) sum += layers;
-  if (sum != space.base.model.layers) {
+  if (sum != NumLayers(space.base.model)) {
     return wrong(
-        absl::StrCat("they add up to ", sum, " and the model has ", space.base.model.layers, " layers"));
+        absl::StrCat("they add up to ", sum, " and the model has ", NumLayers(space.base.model), " layers"));
   }
   space.virtual_stages = {virtual_stages};
   return *p.stage_layers;

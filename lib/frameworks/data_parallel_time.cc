@@ -88,8 +88,8 @@ class Exchanger {
     if (!w_.framework->owners_broadcast)
       return Run(Collective::kAllGather, elements * WeightBytes(), groups.shard);
     // Each owner sends its tensors to all others; there are no more owners than tensors.
-    const double layers = static_cast<double>(w_.model.layers) / static_cast<double>(mesh_.pp);
-    const double tensors = layers * (w_.model.gated_mlp ? 7 : 6) + 3;
+    const double layers = static_cast<double>(NumLayers(w_.model)) / static_cast<double>(mesh_.pp);
+    const double tensors = layers * (MlpOf(w_.model).gated ? 7 : 6) + 3;
     const double owners = std::min<double>(groups.shard.ranks, std::ceil(tensors));
     return owners * Run(Collective::kBroadcast, elements * WeightBytes() / owners, groups.shard);
   }
@@ -140,7 +140,8 @@ class Exchanger {
   // not sharded), its gradient scattered after it, all beside the block that is under way. Gradients that are
   // added up whole are scattered when all passes are over; with them parameters that are not sharded stay.
   void ExchangeBlocks(const RankParameters& own) {
-    const double layers = std::max(1.0, static_cast<double>(w_.model.layers) / static_cast<double>(mesh_.pp));
+    const double layers =
+        std::max(1.0, static_cast<double>(NumLayers(w_.model)) / static_cast<double>(mesh_.pp));
     const Groups dense = DenseGroups();
     const Groups experts = ExpertGroups();
     const auto gather_of = [&](double layer, double expert) {

@@ -110,7 +110,7 @@ std::vector<int64_t> StageLayersOf(const Workload& base, const PipeAxes& pipe) {
   if (pipe.split == StageSplit::kGiven) return base.stage_layers;
   // Units are layers and the two ends; the ends' stages have a layer less.
   const int64_t stages = pipe.pp * pipe.virtual_stages;
-  const int64_t units = base.model.layers + 2;
+  const int64_t units = NumLayers(base.model) + 2;
   std::vector<int64_t> layers;
   for (int64_t s = 0; s < stages; ++s) {
     layers.push_back(units / stages + (s < units % stages ? 1 : 0) - (s == 0 ? 1 : 0) -
@@ -173,15 +173,15 @@ absl::StatusOr<Axes> ResolveAxes(const SearchSpace& space, const Goal& goal, boo
   }
   int64_t layers = 0;
   for (const int64_t count : space.base.stage_layers) {
-    if (count < 0 || count > space.base.model.layers) {
+    if (count < 0 || count > NumLayers(space.base.model)) {
       return UsageError(
-          absl::StrCat("a stage of stage_layers has ", count, " layers of ", space.base.model.layers));
+          absl::StrCat("a stage of stage_layers has ", count, " layers of ", NumLayers(space.base.model)));
     }
     layers += count;
   }
-  if (!space.base.stage_layers.empty() && layers != space.base.model.layers) {
+  if (!space.base.stage_layers.empty() && layers != NumLayers(space.base.model)) {
     return UsageError(absl::StrCat("stage_layers add up to ", layers, ", the model has ",
-                                   space.base.model.layers, " layers"));
+                                   NumLayers(space.base.model), " layers"));
   }
 
   Axes axes;
@@ -197,7 +197,7 @@ absl::StatusOr<Axes> ResolveAxes(const SearchSpace& space, const Goal& goal, boo
   if (axes.precision.empty()) axes.precision = {space.base.precision};
   axes.tp = OnceEach(space.tp);
   if (axes.tp.empty()) {
-    for (const int64_t tp : DivisorsOf(space.base.model.heads)) {
+    for (const int64_t tp : DivisorsOf(AttentionOf(space.base.model).heads)) {
       if (!TensorObstacle(space.base.framework->name, space.base.model, tp).empty()) continue;
       const bool in_node = tp <= per_node && per_node % tp == 0;
       if (in_node || (wide && tp % per_node == 0)) axes.tp.push_back(tp);
@@ -231,7 +231,7 @@ const std::vector<int64_t>& LayoutWalk::RecomputedLayers(RecomputeKind recompute
   if (recompute != RecomputeKind::kFull) return all_layers_;
   if (!space_.recomputed_layers.empty()) return recomputed_layers_;
   // All, and one to three quarters of a rank's layers.
-  const int64_t layers = (space_.base.model.layers + pp - 1) / pp;
+  const int64_t layers = (NumLayers(space_.base.model) + pp - 1) / pp;
   recomputed_layers_ = {-1, layers / 4, layers / 2, layers - layers / 4};
   std::erase(recomputed_layers_, 0);
   std::erase(recomputed_layers_, layers);
@@ -256,19 +256,19 @@ std::vector<int64_t> LayoutWalk::ContextDegrees(int64_t tp) const {
 
 std::vector<std::pair<int64_t, int64_t>> LayoutWalk::ExpertDegrees(int64_t tp) const {
   std::vector<std::pair<int64_t, int64_t>> pairs;
-  const auto& experts = space_.base.model.experts;
+  const model::Experts* const experts = FindExperts(space_.base.model);
   std::vector<int64_t> degrees = OnceEach(space_.ep);
   if (degrees.empty())
-    degrees = experts.has_value() ? DivisorsOf(experts->num_experts) : std::vector<int64_t>{1};
+    degrees = experts != nullptr ? DivisorsOf(experts->num_experts) : std::vector<int64_t>{1};
   for (const int64_t ep : degrees) {
-    if (ep > 1 && (!experts.has_value() || experts->num_experts % ep != 0)) continue;
+    if (ep > 1 && (experts == nullptr || experts->num_experts % ep != 0)) continue;
     std::vector<int64_t> cuts = OnceEach(space_.etp);
     if (cuts.empty()) {
       cuts = {1};
-      if (experts.has_value() && tp > 1 && experts->ffn / tp >= kLeastFfnOfExpertRank) cuts.push_back(tp);
+      if (experts != nullptr && tp > 1 && experts->ffn / tp >= kLeastFfnOfExpertRank) cuts.push_back(tp);
     }
     for (const int64_t etp : cuts) {
-      if (etp == 1 || (experts.has_value() && experts->ffn % etp == 0)) pairs.emplace_back(ep, etp);
+      if (etp == 1 || (experts != nullptr && experts->ffn % etp == 0)) pairs.emplace_back(ep, etp);
     }
   }
   return pairs;
@@ -285,7 +285,7 @@ std::vector<int64_t> LayoutWalk::PipelineDegrees(int64_t num_gpus, int64_t inner
     for (const int64_t pp : OnceEach(space_.pp)) consider(pp);
     return degrees;
   }
-  const int64_t most = std::min({rest, space_.base.model.layers, kMostPipelineRanks});
+  const int64_t most = std::min({rest, NumLayers(space_.base.model), kMostPipelineRanks});
   for (int64_t pp = 1; pp <= most; ++pp) consider(pp);
   return degrees;
 }
@@ -308,7 +308,7 @@ std::vector<ContextKind> LayoutWalk::Contexts(int64_t tp, int64_t cp) const {
   if (cp == 1) return {space_.base.context};
   if (!space_.context.empty()) return OnceEach(space_.context);
   std::vector<ContextKind> kinds = {ContextKind::kRing, ContextKind::kAllGather};
-  if (space_.base.model.heads % (tp * cp) == 0) kinds.push_back(ContextKind::kAllToAll);
+  if (AttentionOf(space_.base.model).heads % (tp * cp) == 0) kinds.push_back(ContextKind::kAllToAll);
   return kinds;
 }
 
@@ -326,7 +326,7 @@ const std::vector<LayoutWalk::Stages>& LayoutWalk::StagesFor(int64_t pp) {
     if (degree == pp) return stages;
   }
   std::vector<Stages> found;
-  const int64_t layers = space_.base.model.layers;
+  const int64_t layers = NumLayers(space_.base.model);
   const auto may_have = [&](int64_t v) { return MayUse(space_.virtual_stages, v); };
   std::vector<int64_t> given_stages;
   if (!space_.base.stage_layers.empty()) {
@@ -341,7 +341,7 @@ const std::vector<LayoutWalk::Stages>& LayoutWalk::StagesFor(int64_t pp) {
     for (int k = 0; k < schedule::kNumPipelineKinds; ++k) {
       const auto kind = static_cast<PipelineKind>(k);
       // What passes that run together hide are exchanges of tokens.
-      if (schedule::OrderOf(kind).joins_passes() && !space_.base.model.experts.has_value()) continue;
+      if (schedule::OrderOf(kind).joins_passes() && FindExperts(space_.base.model) == nullptr) continue;
       kinds.push_back(kind);
     }
   }

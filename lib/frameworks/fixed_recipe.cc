@@ -36,7 +36,7 @@ std::string FixedRecipe(const recipe::LoadedRecipe& loaded, const ClusterPlan& p
     fixed.Decided({"parallel.context"});
   }
   if (w.recompute == RecomputeKind::kFull) {
-    p.recomputed_layers = {w.recomputed_layers.value_or(w.model.layers)};
+    p.recomputed_layers = {w.recomputed_layers.value_or(NumLayers(w.model))};
     fixed.Decided({"parallel.recomputed_layers"});
   }
   if (!w.stage_layers.empty()) {

@@ -68,15 +68,16 @@ const FrameworkWays* FindWays(absl::string_view framework) {
   return nullptr;
 }
 
-std::string TensorObstacle(absl::string_view framework, const model::ModelSpec& model, int64_t tp) {
+std::string TensorObstacle(absl::string_view framework, const model::Architecture& model, int64_t tp) {
   const FrameworkWays* ways = FindWays(framework);
   if (ways == nullptr || tp <= 1) return "";
   const auto text = [&](int64_t count, const char* what) {
     return absl::StrCat("tp ", tp, " does not divide the ", count, " ", what, ", which ", framework,
                         " requires");
   };
-  if (!ways->copies_kv_heads && !model.latent.has_value() && model.kv_heads % tp != 0)
-    return text(model.kv_heads, "key-value heads");
+  const model::Attention& attention = AttentionOf(model);
+  if (!ways->copies_kv_heads && !attention.latent.has_value() && attention.kv_heads % tp != 0)
+    return text(attention.kv_heads, "key-value heads");
   if (!ways->pads_vocab && model.vocab % tp != 0) return text(model.vocab, "vocabulary entries");
   return "";
 }

@@ -31,7 +31,7 @@ const FrameworkWays* FindWays(absl::string_view framework);
 
 // Why the framework cannot cut `model` over `tp` ranks: "tp 4 does not divide the 2 key-value heads,
 // which torchtitan requires"; empty if it can.
-std::string TensorObstacle(absl::string_view framework, const model::ModelSpec& model, int64_t tp);
+std::string TensorObstacle(absl::string_view framework, const model::Architecture& model, int64_t tp);
 
 // Whether the workload's framework has all ways that it uses.
 bool HasWaysOf(const Workload& workload);

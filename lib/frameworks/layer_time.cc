@@ -57,7 +57,7 @@ class LayerTimer {
       if (last > 0) --last;
     }
     for (size_t i = 0; i < work.items.size(); ++i) AddOperator(work.items[i], i < last);
-    if (w_.model.HasExperts(layer_)) AddSmallKernels();
+    if (HasExperts(w_.model, layer_)) AddSmallKernels();
     if (work.tensor_parallel_bytes > 0) AddTensorExchanges(work.tensor_parallel_bytes);
     if (w_.mesh.cp > 1) AddContextExchanges();
     if (work.expert_bytes > 0) AddExpertExchanges(work.expert_bytes);
@@ -120,7 +120,7 @@ class LayerTimer {
 
   bool OverlapsTensorExchanges() const {
     return w_.overlap_tensor_parallel.value_or(w_.framework->overlap_tensor_parallel) && w_.mesh.tp > 1 &&
-           w_.SequenceParallel() && !w_.model.experts.has_value();
+           w_.SequenceParallel() && FindExperts(w_.model) == nullptr;
   }
 
   // A product whose input arrives, or whose result leaves, piece by piece runs as so many small ones, which
@@ -140,7 +140,7 @@ class LayerTimer {
   // Attention has an exchange before it and one after it, and so has an MLP; experts have their own.
   void AddTensorExchanges(double bytes) {
     const cluster::GroupPlacement group = PlacementOf(w_, w_.mesh.tp, 1);
-    const double pairs = w_.model.HasExperts(layer_) && w_.mesh.etp == 1 ? 1 : 2;
+    const double pairs = HasExperts(w_.model, layer_) && w_.mesh.etp == 1 ? 1 : 2;
     const double left = SpeedLeft(group, w_, contention_);
     double forward = 0, backward = 0;
     if (w_.SequenceParallel()) {
@@ -172,9 +172,10 @@ class LayerTimer {
     const double ranks = static_cast<double>(w_.mesh.cp);
     const double tp = static_cast<double>(w_.mesh.tp);
     const double tokens = w_.TokensPerRank();
-    const double dim = static_cast<double>(w_.model.head_dim);
-    const double keys = std::max(1.0, static_cast<double>(w_.model.kv_heads) / tp) * dim;
-    const double queries = static_cast<double>(w_.model.heads) / tp * dim;
+    const model::Attention& a = AttentionOf(w_.model);
+    const double dim = static_cast<double>(a.head_dim);
+    const double keys = std::max(1.0, static_cast<double>(a.kv_heads) / tp) * dim;
+    const double queries = static_cast<double>(a.heads) / tp * dim;
     const double key_value_bytes = tokens * 2 * keys * kHalf;
     const cluster::GroupPlacement group = PlacementOf(w_, w_.mesh.cp, w_.mesh.tp);
     double forward = 0, backward = 0;
@@ -206,7 +207,7 @@ class LayerTimer {
   // expert.
   void AddExpertExchanges(double bytes) {
     const cluster::GroupPlacement group = PlacementOf(w_, w_.mesh.ep, w_.mesh.etp);
-    const double top_k = static_cast<double>(w_.model.experts->top_k);
+    const double top_k = static_cast<double>(FindExperts(w_.model)->top_k);
     const double sent = bytes / static_cast<double>(w_.mesh.etp);
     double one = 0;
     if (w_.expert_dispatch == ExpertDispatch::kNodeAware) {
@@ -265,7 +266,7 @@ class LayerTimer {
 
   // The backward knows the counts already, what is done again does not forget them.
   void WaitForCounts() {
-    if (!w_.framework->waits_for_counts || !w_.model.HasExperts(layer_) || w_.mesh.ep == 1) return;
+    if (!w_.framework->waits_for_counts || !HasExperts(w_.model, layer_) || w_.mesh.ep == 1) return;
     if (w_.overlap_experts || w_.drops_tokens || w_.fused_experts) return;
     if (!w_.launches_operators.value_or(w_.framework->launches_operators)) return;
     times_.forward += kIdleAfterCounts;

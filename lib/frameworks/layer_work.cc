@@ -27,13 +27,15 @@ class LayerBuilder {
   LayerBuilder(const Workload& workload, int64_t layer)
       : w_(workload),
         m_(workload.model),
+        attention_(AttentionOf(m_)),
+        mlp_(MlpOf(m_)),
         tp_(static_cast<double>(workload.mesh.tp)),
         tokens_(workload.TokensPerRank()),
         cut_(workload.SequenceParallel() ? tp_ : 1),
         hidden_(static_cast<double>(m_.hidden)),
         linear_input_(LinearInputBytes(workload)),
         fused_(workload.FusedElementwise()),
-        has_experts_(m_.HasExperts(layer)) {}
+        has_experts_(HasExperts(m_, layer)) {}
 
   LayerWork Build() {
     work_.items.reserve(32);  // more than most layers have
@@ -43,11 +45,11 @@ class LayerBuilder {
     // others are part of the product behind them (NVIDIA/Megatron-LM
     // megatron/core/models/gpt/gpt_layer_specs.py: input_layernorm, pre_mlp_layernorm;
     // megatron/core/transformer/transformer_layer.py: IdentityOp).
-    AddNorm(m_.latent.has_value());
-    m_.latent.has_value() ? AddLatentAttention() : AddAttention();
+    AddNorm(attention_.latent.has_value());
+    attention_.latent.has_value() ? AddLatentAttention() : AddAttention();
     AddResidual();
     AddNorm(has_experts_);
-    has_experts_ ? AddExperts() : AddMlp(static_cast<double>(m_.ffn), /*input_is_saved=*/true);
+    has_experts_ ? AddExperts() : AddMlp(static_cast<double>(mlp_.ffn), /*input_is_saved=*/true);
     AddResidual();
     return std::move(work_);
   }
@@ -90,17 +92,17 @@ class LayerBuilder {
   }
 
   // Heads of keys and values are repeated where there are fewer of them than ranks.
-  double KeyValueHeads() const { return std::max(1.0, static_cast<double>(m_.kv_heads) / tp_); }
-  double Heads() const { return static_cast<double>(m_.heads) / tp_; }
+  double KeyValueHeads() const { return std::max(1.0, static_cast<double>(attention_.kv_heads) / tp_); }
+  double Heads() const { return static_cast<double>(attention_.heads) / tp_; }
 
   // Keys that a causal query sees on average: half of the sequence, or of a window's length all but what the
   // first queries lack. Layers with a window and without are priced as one kind, their mean.
   double MeanKeys() const {
     const double length = static_cast<double>(w_.seq_len);
     const double all = length / 2;
-    if (m_.sliding_window <= 0) return all;
-    const double window = std::min(static_cast<double>(m_.sliding_window), length);
-    const double share = m_.sliding_window_share;
+    if (WindowOf(m_) <= 0) return all;
+    const double window = std::min(static_cast<double>(WindowOf(m_)), length);
+    const double share = w_.window_share.has_value() ? *w_.window_share : WindowShare(m_);
     return share * (window - window * window / (2 * length)) + (1 - share) * all;
   }
 
@@ -131,14 +133,14 @@ class LayerBuilder {
   }
 
   void AddAttention() {
-    const double dim = static_cast<double>(m_.head_dim);
+    const double dim = static_cast<double>(attention_.head_dim);
     const double queries = Heads() * dim;
     const double keys = KeyValueHeads() * dim;
     // Selective recompute keeps every second product: of q, k, v and o these are q and v, of gate, up and
     // down all but up.
     AddMatmul(tokens_, hidden_, queries + 2 * keys, tokens_ / cut_ * hidden_ * linear_input_,
               /*recomputed=*/keys / (queries + 2 * keys));
-    if (m_.qk_norm) {
+    if (attention_.qk_norm != model::QkNorm::kNone) {
       Add({.kind = WorkKind::kElementwise,
            .pass = PassKind::kNorm,
            .moved_bytes = 2 * tokens_ * (queries + keys) * kHalf,
@@ -156,7 +158,7 @@ class LayerBuilder {
   double OwnCopyBytes() const { return linear_input_ < kHalf ? linear_input_ : 0; }
 
   void AddLatentAttention() {
-    const model::LatentAttention& l = *m_.latent;
+    const model::LatentAttention& l = *attention_.latent;
     const double query_dim = static_cast<double>(l.nope_dim + l.rope_dim);
     const double value_dim = static_cast<double>(l.value_dim);
     const double query_rank = static_cast<double>(l.query_rank);
@@ -187,16 +189,16 @@ class LayerBuilder {
 
   void AddMlp(double ffn, bool input_is_saved, uint32_t dropped_by = kPlainMlp) {
     const double columns = ffn / tp_;
-    const double gates = m_.gated_mlp ? 2 : 1;
+    const double gates = mlp_.gated ? 2 : 1;
     WorkItem& up = AddMatmul(tokens_, hidden_, gates * columns,
                              input_is_saved ? tokens_ / cut_ * hidden_ * linear_input_ : 0,
-                             /*recomputed=*/m_.gated_mlp ? 0.5 : 0);
+                             /*recomputed=*/mlp_.gated ? 0.5 : 0);
     up.again_by = dropped_by;
     // Kernel by kernel the gate is kept before and after its activation.
     Add({.kind = WorkKind::kElementwise,
-         .pass = m_.gated_mlp ? PassKind::kGatedActivation : PassKind::kActivation,
+         .pass = mlp_.gated ? PassKind::kGatedActivation : PassKind::kActivation,
          .moved_bytes = tokens_ * columns * (gates + 1) * kHalf,
-         .saved_bytes = tokens_ * columns * (gates + (m_.gated_mlp && !fused_ ? 1 : 0)) * kHalf,
+         .saved_bytes = tokens_ * columns * (gates + (mlp_.gated && !fused_ ? 1 : 0)) * kHalf,
          .dropped_by = dropped_by,
          .again_by = dropped_by});
     WorkItem& down = AddMatmul(tokens_, columns, hidden_, tokens_ * columns * linear_input_);
@@ -214,12 +216,12 @@ class LayerBuilder {
   // Each tensor-parallel rank routes its part of the tokens. Experts are whole on their rank, or cut in etp
   // parts whose ranks see the same tokens.
   void AddExperts() {
-    const model::Experts& e = *m_.experts;
+    const model::Experts& e = *FindExperts(m_);
     const double etp = static_cast<double>(w_.mesh.etp);
     const double own_tokens = tokens_ / tp_;
     const double routed = own_tokens * static_cast<double>(e.top_k) * etp;
     const double ffn = static_cast<double>(e.ffn);
-    const double gates = m_.gated_mlp ? 2 : 1;
+    const double gates = mlp_.gated ? 2 : 1;
     const double ep = static_cast<double>(w_.mesh.ep);
     const double local_experts = static_cast<double>(e.num_experts) / ep;
     Add({.kind = WorkKind::kMatmul,
@@ -247,7 +249,7 @@ class LayerBuilder {
     WorkItem& up = AddMatmul(routed / local_experts, hidden_, gates * ffn / etp,
                              routed * hidden_ * linear_input_, 0, local_experts);
     up.dropped_by = up.again_by = kWholeExperts;
-    if (apart && m_.clamped_gate) {
+    if (apart && mlp_.clamped) {
       // Two clamps of half the columns each, and both joined again: r w, r w.
       Add({.kind = WorkKind::kElementwise,
            .pass = PassKind::kClamp,
@@ -255,7 +257,7 @@ class LayerBuilder {
            .again_by = kWholeExperts | kExpertActivation});
     }
     Add({.kind = WorkKind::kElementwise,
-         .pass = m_.gated_mlp ? PassKind::kGatedActivation : PassKind::kActivation,
+         .pass = mlp_.gated ? PassKind::kGatedActivation : PassKind::kActivation,
          .moved_bytes = routed * ffn / etp * (gates + 1) * kHalf,
          .saved_bytes = routed * ffn / etp * gates * kHalf,
          .dropped_by = kWholeExperts,
@@ -264,7 +266,7 @@ class LayerBuilder {
                                0, local_experts);
     down.dropped_by = kWholeExperts | kExpertActivation;
     down.again_by = kWholeExperts;
-    if (apart && m_.AllLinearBiases()) {
+    if (apart && HasAllLinearBiases(m_)) {
       Add({.kind = WorkKind::kElementwise,
            .pass = PassKind::kExpertBias,
            .moved_bytes = routed * hidden_ * BytesOfExpertBias(w_).forward,
@@ -278,7 +280,9 @@ class LayerBuilder {
   }
 
   const Workload& w_;
-  const model::ModelSpec& m_;
+  const model::Architecture& m_;
+  const model::Attention& attention_;
+  const model::Mlp& mlp_;
   const double tp_;
   const double tokens_;
   const double cut_;  // the stream between the products is cut into so many parts
@@ -296,10 +300,11 @@ class LayerBuilder {
 double SelectedBytes(const LayerWork& work, const Workload& w) {
   const double tokens = w.TokensPerRank();
   const double tp = static_cast<double>(w.mesh.tp);
-  const double dim = static_cast<double>(w.model.head_dim);
-  const double heads = static_cast<double>(w.model.heads) / tp;
-  const double kv_heads = std::max(1.0, static_cast<double>(w.model.kv_heads) / tp);
-  const double ffn = static_cast<double>(w.model.ffn) / tp;
+  const model::Attention& a = AttentionOf(w.model);
+  const double dim = static_cast<double>(a.head_dim);
+  const double heads = static_cast<double>(a.heads) / tp;
+  const double kv_heads = std::max(1.0, static_cast<double>(a.kv_heads) / tp);
+  const double ffn = static_cast<double>(MlpOf(w.model).ffn) / tp;
   const double hidden = static_cast<double>(w.model.hidden);
   const double attention = tokens * heads * (dim * kHalf + 4);
   const double products = tokens * kHalf * (heads * dim + kv_heads * dim + ffn) +
@@ -314,12 +319,13 @@ LayerWork WorkOfLayer(const Workload& workload, int64_t layer) {
   return LayerBuilder(workload, layer).Build();
 }
 
-std::vector<std::string> LeftOut(const model::ModelSpec& model) {
+std::vector<std::string> LeftOut(const model::Architecture& model) {
   std::vector<std::string> notes;
   if (model.mtp_layers > 0) {
     notes.emplace_back("the layers that predict further tokens (num_nextn_predict_layers) are left out");
   }
-  if (model.post_norms) notes.emplace_back("the norms after attention and MLP are left out");
+  if (NormPlacesOf(model) == model::NormPlaces::kBeforeAndAfter)
+    notes.emplace_back("the norms after attention and MLP are left out");
   return notes;
 }
 

@@ -62,7 +62,7 @@ struct LayerWork {
 LayerWork WorkOfLayer(const Workload& workload, int64_t layer);
 
 // What of a model its table of operators lacks, in words.
-std::vector<std::string> LeftOut(const model::ModelSpec& model);
+std::vector<std::string> LeftOut(const model::Architecture& model);
 
 // Bytes that the kernels of PassKind::kExpertBias read and write of an element.
 struct ExpertBiasBytes {

@@ -66,7 +66,7 @@ class Prices {
 
   void Add(std::string name, const Workload& other) {
     // Nobody would have a stage without a layer, or tensor parallelism beyond a node.
-    if (other.mesh.pp > 1 && other.mesh.pp * other.virtual_stages > other.model.layers) return;
+    if (other.mesh.pp > 1 && other.mesh.pp * other.virtual_stages > NumLayers(other.model)) return;
     if (other.mesh.tp > std::max<int64_t>(other.node->gpus, own_tp_)) return;
     if (!Validate(other).ok()) return;
     // Nor what the framework cannot run, unless it is priced with a thing that it lacks already.
@@ -154,7 +154,7 @@ void AddDegrees(const Workload& w, Prices& prices) {
                                                                      {"cp", &layout::Mesh::cp},
                                                                      {"ep", &layout::Mesh::ep}};
   for (const auto& [name, degree] : degrees) {
-    if (degree == &layout::Mesh::ep && !w.model.experts.has_value()) continue;
+    if (degree == &layout::Mesh::ep && FindExperts(w.model) == nullptr) continue;
     const int64_t now = w.mesh.*degree;
     for (const int64_t value : {now % 2 == 0 ? now / 2 : 0, now * 2}) {
       if (value == 0) continue;

@@ -80,14 +80,14 @@ ForwardBackward PassesOf(const WorkItem& item, const Workload& w) {
       if (f.rotary == RotaryKernel::kComplex) {
         // 2 + 4, 4 + 4, 4 + 2 bytes against 2 + 2. Where queries share them keys and values are then
         // repeated: theirs read, as many as queries have written, twice; and their gradients summed.
-        const double passes = w.model.kv_heads < w.model.heads ? 6 : 5;
+        const double passes = AttentionOf(w.model).kv_heads < AttentionOf(w.model).heads ? 6 : 5;
         return {passes, passes};
       }
       // NVIDIA/Megatron-LM@d98e8a64 megatron/core/models/common/embeddings/rope_utils.py,
       // _apply_rotary_pos_emb_bshd, in bytes of an element: times cosine 4, half negated 2, joined 4, times
       // sine 4, added 6, joined with what is not rotated 4, against 4; backward 4 + 4 + 2 + 4 + 6.
       // NVIDIA-NeMo/Megatron-Bridge v0.3.0 src/megatron/bridge/utils/fusions.py:66: no fusion for "yarn".
-      if (w.model.yarn && !w.model.latent.has_value() && f.stretched_rotary_apart) {
+      if (w.model.rope.yarn && !AttentionOf(w.model).latent.has_value() && f.stretched_rotary_apart) {
         return {6, 5};
       }
       return {1, 1};
@@ -135,7 +135,7 @@ ForwardBackward KernelsOf(const WorkItem& item, const Workload& w) {
   switch (item.kind) {
     case WorkKind::kMatmul:
       // A bias: its gradient is summed, and added too.
-      return {1, 2 + adds + (w.model.AllLinearBiases() ? 1 + adds : 0)};
+      return {1, 2 + adds + (HasAllLinearBiases(w.model) ? 1 + adds : 0)};
     case WorkKind::kAttention:
       // Two products, softmax, dropout, transposition, the copy of a bias; four, three and copies back.
       return {w.framework->score_bias_bytes > 0 && w.model.learned_positions == 0 ? 6.0 : 5.0, 9};
@@ -248,7 +248,7 @@ ForwardBackward ProductsSeconds(const WorkItem& item, const Workload& w) {
   ForwardBackward seconds = {product(precision, rows, item.inner, item.columns, 2),
                              product(precision, rows, item.columns, item.inner, 2) +
                                  product(of_gradients, item.inner, rows, item.columns, adds ? 8 : 2)};
-  if (w.model.AllLinearBiases() && !item.expert && !adds && !w.frozen) {
+  if (HasAllLinearBiases(w.model) && !item.expert && !adds && !w.frozen) {
     // The bias's gradient: those of the outputs are read and summed over the tokens.
     seconds.backward += simulate::PassSeconds(*w.device, item.batch * item.rows * item.columns * 2, 1);
   }
@@ -265,7 +265,8 @@ ForwardBackward PassesSeconds(const WorkItem& item, const Workload& w) {
   ForwardBackward kernels = {1, 1};
   if (item.pass == PassKind::kExpertBias) {
     // Two for each expert and one to join them, six and one in the backward (see BytesOfExpertBias).
-    const double experts = static_cast<double>(w.model.experts->num_experts) / static_cast<double>(w.mesh.ep);
+    const double experts =
+        static_cast<double>(FindExperts(w.model)->num_experts) / static_cast<double>(w.mesh.ep);
     kernels = {2 * experts + 1, 6 * experts + 1};
   }
   return {simulate::PassSeconds(*w.device, passes.forward * item.moved_bytes, kernels.forward),

@@ -68,7 +68,7 @@ report::PageInput PageOf(const Workload& w, absl::string_view model_name, double
           : absl::StrCat(std::string(schedule::PipelineKindName(w.Pipeline())),
                          w.virtual_stages > 1 ? absl::StrCat(", ", w.virtual_stages, " stages a rank") : "");
   page.facts = {
-      {"Model", absl::StrCat(FormatCount(model::NumParameters(w.model)), " parameters, ", w.model.layers,
+      {"Model", absl::StrCat(FormatCount(model::NumParameters(w.model)), " parameters, ", NumLayers(w.model),
                              " layers of ", w.model.hidden)},
       {"Cluster", absl::StrCat(w.mesh.world_size(), " \u00d7 ", w.device->label, ", ", w.node->name)},
       {"Layout", LayoutName(w)},

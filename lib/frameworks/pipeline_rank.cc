@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "model/parameters.h"
 #include "schedule/pipeline.h"
 
 namespace trainctl::frameworks {
@@ -50,15 +51,15 @@ LayerRange LayersOfStage(const Workload& w, int64_t stage) {
   }
   const bool ends = w.embedding_is_layer.value_or(w.framework->embedding_counts_as_layer) && stages > 1;
   if (!ends) {
-    if (!w.framework->fills_stages || stages == 1) return EvenPart(w.model.layers, stages, stage);
+    if (!w.framework->fills_stages || stages == 1) return EvenPart(NumLayers(w.model), stages, stage);
     // Each stage takes as many as the longest must have, the last what is left.
-    const int64_t longest = (w.model.layers + stages - 1) / stages;
-    const int64_t first = std::min(w.model.layers, stage * longest);
-    return {first, std::min(longest, w.model.layers - first)};
+    const int64_t longest = (NumLayers(w.model) + stages - 1) / stages;
+    const int64_t first = std::min(NumLayers(w.model), stage * longest);
+    return {first, std::min(longest, NumLayers(w.model) - first)};
   }
   const auto begin_of = [&](int64_t s) {
-    if (s == stages) return w.model.layers;
-    return std::clamp<int64_t>(EvenPart(w.model.layers + 2, stages, s).first - 1, 0, w.model.layers);
+    if (s == stages) return NumLayers(w.model);
+    return std::clamp<int64_t>(EvenPart(NumLayers(w.model) + 2, stages, s).first - 1, 0, NumLayers(w.model));
   };
   return {begin_of(stage), begin_of(stage + 1) - begin_of(stage)};
 }
@@ -86,7 +87,7 @@ std::vector<int64_t> LayersOfRank(const Workload& w, int64_t rank) {
 
 RankLayers LayerKindsOfRank(const Workload& w, int64_t rank) {
   const int64_t last_stage = w.mesh.pp * w.virtual_stages - 1;
-  const int64_t dense = w.model.experts.has_value() ? w.model.experts->dense_layers : w.model.layers;
+  const int64_t dense = NumDenseLayers(w.model);
   RankLayers kinds;
   for (int64_t stage : StagesOfRank(w, rank)) {
     const LayerRange range = LayersOfStage(w, stage);
@@ -120,7 +121,7 @@ RankParameters ParametersOfRank(const Workload& w, int64_t rank) {
     parameters.largest_layer = std::max(parameters.largest_layer, dense + experts);
   };
   add(0, kinds.dense);
-  add(w.model.layers - 1, kinds.experts);
+  add(NumLayers(w.model) - 1, kinds.experts);
   const double table = PaddedVocab(w) * static_cast<double>(w.model.hidden) / tp;
   if (kinds.first)
     parameters.tables += table + static_cast<double>(w.model.learned_positions * w.model.hidden);

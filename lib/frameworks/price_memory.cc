@@ -37,9 +37,9 @@ LayerMemory MemoryOfLayer(const Workload& w, int64_t layer) {
 class RankPricer {
  public:
   explicit RankPricer(const Workload& workload) : w_(workload), f_(*workload.framework) {
-    const int64_t dense = w_.model.experts.has_value() ? w_.model.experts->dense_layers : w_.model.layers;
+    const int64_t dense = NumDenseLayers(w_.model);
     if (dense > 0) dense_ = MemoryOfLayer(w_, 0);
-    if (dense < w_.model.layers) experts_ = MemoryOfLayer(w_, w_.model.layers - 1);
+    if (dense < NumLayers(w_.model)) experts_ = MemoryOfLayer(w_, NumLayers(w_.model) - 1);
     outside_ = OutsideBytes(w_);
   }
 
@@ -228,9 +228,10 @@ class RankPricer {
   double ContextBytes() const {
     if (w_.mesh.cp == 1) return 0;
     const double tp = static_cast<double>(w_.mesh.tp);
-    const double dim = static_cast<double>(w_.model.head_dim);
-    const double keys = std::max(1.0, static_cast<double>(w_.model.kv_heads) / tp) * dim;
-    const double queries = static_cast<double>(w_.model.heads) / tp * dim;
+    const model::Attention& a = AttentionOf(w_.model);
+    const double dim = static_cast<double>(a.head_dim);
+    const double keys = std::max(1.0, static_cast<double>(a.kv_heads) / tp) * dim;
+    const double queries = static_cast<double>(a.heads) / tp * dim;
     const double own = w_.TokensPerRank() * 2 * keys * kHalf;
     switch (w_.context) {
       case ContextKind::kRing:
@@ -298,9 +299,10 @@ class RankPricer {
   // The largest weight of a layer that is not routed: gradients are formed weight by weight, and the largest
   // block serves all of them.
   double LargestWeight() const {
-    const double ffn = static_cast<double>(w_.model.ffn) * (w_.model.gated_mlp ? 2 : 1);
-    const double attention =
-        static_cast<double>((w_.model.heads + 2 * w_.model.kv_heads) * w_.model.head_dim);
+    const model::Attention& a = AttentionOf(w_.model);
+    const model::Mlp& mlp = MlpOf(w_.model);
+    const double ffn = static_cast<double>(mlp.ffn) * (mlp.gated ? 2 : 1);
+    const double attention = static_cast<double>((a.heads + 2 * a.kv_heads) * a.head_dim);
     return std::max(ffn, attention) * static_cast<double>(w_.model.hidden) / static_cast<double>(w_.mesh.tp);
   }
 

@@ -20,7 +20,7 @@ class LayerTable {
   LayerTable(const Workload& workload, bool contention) : w_(workload), contention_(contention) {}
 
   const PassTimes& Of(int64_t layer, const LayerSwitches& switches) {
-    std::optional<PassTimes>& times = kinds_[(w_.model.HasExperts(layer) ? 4 : 0) +
+    std::optional<PassTimes>& times = kinds_[(HasExperts(w_.model, layer) ? 4 : 0) +
                                              (switches.recomputed ? 2 : 0) + (switches.offloaded ? 1 : 0)];
     if (!times.has_value()) times = LayerPassTimes(w_, layer, switches, contention_);
     return *times;
@@ -48,7 +48,7 @@ std::vector<PassTimes> TimeStages(const Workload& w, bool contention) {
       timed[static_cast<size_t>(s)] = true;
       for (int64_t i = range.first; i < range.first + range.count; ++i, ++before) {
         if (is_timed) continue;  // two ranks of a DualPipe hold it
-        times.Add(layers.Of(i, {.recomputed = before < w.recomputed_layers.value_or(w.model.layers),
+        times.Add(layers.Of(i, {.recomputed = before < w.recomputed_layers.value_or(NumLayers(w.model)),
                                 .offloaded = before < w.offloaded_layers}));
       }
     }

@@ -202,7 +202,7 @@ class Builder {
     double& kept = kept_bytes_[static_cast<size_t>(stage)];
     if (kept >= 0) return kept;
     if (w_.mesh.pp == 1) {
-      kept = KeptBytes(0, w_.model.layers);
+      kept = KeptBytes(0, NumLayers(w_.model));
     } else {
       const LayerRange range = LayersOfStage(w_, stage);
       kept = KeptBytes(range.first, range.count);

@@ -24,9 +24,10 @@ constexpr double kChipToChip = 225e9;
 // that a rank has a part of one of them more than its share.
 double UpdateLaunchSeconds(const Workload& w) {
   if (w.framework->update_kernels == 0) return 0;
-  const double blocks = static_cast<double>(w.model.layers) / static_cast<double>(w.mesh.pp) + 1;
-  const double matrices = w.model.gated_mlp ? 7 : 4;
-  const double vectors = (w.model.layer_norm ? 4 : 2) + (w.model.AllLinearBiases() ? matrices : 0);
+  const double blocks = static_cast<double>(NumLayers(w.model)) / static_cast<double>(w.mesh.pp) + 1;
+  const double matrices = MlpOf(w.model).gated ? 7 : 4;
+  const double vectors =
+      (w.model.norm.kind == model::NormKind::kLayer ? 4 : 2) + (HasAllLinearBiases(w.model) ? matrices : 0);
   const double ranks = w.zero_stage >= 1 ? static_cast<double>(w.mesh.dp_shard) : 1;
   const double tensors = ranks > 1 ? 1 + (matrices + vectors) / ranks : matrices + vectors;
   return blocks * tensors * w.framework->update_kernels * kHostOperatorSeconds;

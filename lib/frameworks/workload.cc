@@ -33,12 +33,12 @@ absl::Status ValidateParts(const Workload& w) {
   }
   int64_t layers = 0;
   for (int64_t count : w.stage_layers) {
-    if (count < 0 || count > w.model.layers)
+    if (count < 0 || count > NumLayers(w.model))
       return UsageError(absl::StrCat("a stage has ", count, " layers"));
     layers += count;
   }
-  if (layers != w.model.layers) {
-    return UsageError(absl::StrCat("the stages have ", layers, " layers, the model ", w.model.layers));
+  if (layers != NumLayers(w.model)) {
+    return UsageError(absl::StrCat("the stages have ", layers, " layers, the model ", NumLayers(w.model)));
   }
   return absl::OkStatus();
 }
@@ -77,19 +77,21 @@ absl::Status Validate(const Workload& w) {
   if (w.device == nullptr || w.node == nullptr || w.framework == nullptr) {
     return UsageError("a workload needs a device, a node and a framework");
   }
-  if (w.model.heads % w.mesh.tp != 0) {
-    return UsageError(absl::StrCat("tp ", w.mesh.tp, " does not divide the ", w.model.heads, " heads"));
+  if (AttentionOf(w.model).heads % w.mesh.tp != 0) {
+    return UsageError(
+        absl::StrCat("tp ", w.mesh.tp, " does not divide the ", AttentionOf(w.model).heads, " heads"));
   }
   if (const std::string obstacle = TensorObstacle(w.framework->name, w.model, w.mesh.tp); !obstacle.empty())
     return UsageError(obstacle);
-  if (w.mesh.pp * w.virtual_stages > w.model.layers + 2) {
+  if (w.mesh.pp * w.virtual_stages > NumLayers(w.model) + 2) {
     return UsageError(absl::StrCat("pp ", w.mesh.pp, " x virtual stages ", w.virtual_stages,
-                                   " is more than the ", w.model.layers, " layers"));
+                                   " is more than the ", NumLayers(w.model), " layers"));
   }
-  if (w.mesh.ep > 1 && !w.model.experts.has_value()) return UsageError("ep needs a model with experts");
-  if (w.model.experts.has_value() && w.model.experts->num_experts % w.mesh.ep != 0) {
+  if (w.mesh.ep > 1 && FindExperts(w.model) == nullptr) return UsageError("ep needs a model with experts");
+  const model::Experts* const experts = FindExperts(w.model);
+  if (experts != nullptr && experts->num_experts % w.mesh.ep != 0) {
     return UsageError(
-        absl::StrCat("ep ", w.mesh.ep, " does not divide the ", w.model.experts->num_experts, " experts"));
+        absl::StrCat("ep ", w.mesh.ep, " does not divide the ", experts->num_experts, " experts"));
   }
   TRAINCTL_RETURN_IF_ERROR(ValidateParts(w));
   if (w.global_batch % (w.micro_batch * w.mesh.data_degree()) != 0) {

@@ -10,7 +10,7 @@
 #include "frameworks/framework.h"
 #include "frameworks/tuning.h"
 #include "layout/mesh.h"
-#include "model/model_spec.h"
+#include "model/architecture.h"
 #include "schedule/pipeline.h"
 #include "simulate/device_matmul.h"
 
@@ -44,7 +44,7 @@ enum RecomputeModule : uint32_t {
 };
 
 struct Workload {
-  model::ModelSpec model;
+  model::Architecture model;
   int64_t seq_len = 0;
   int64_t micro_batch = 1;   // sequences
   int64_t global_batch = 1;  // sequences
@@ -64,6 +64,9 @@ struct Workload {
   std::optional<int64_t> recomputed_layers;
   // Layers of each of the pp * virtual_stages stages, in the order of the model; empty: the framework's way.
   std::vector<int64_t> stage_layers;
+
+  // Share of the layers that attend within a window; empty: the model's.
+  std::optional<double> window_share;
 
   // Where the job differs from its framework's way.
   std::optional<bool> sequence_parallel;

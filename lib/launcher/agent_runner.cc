@@ -3,12 +3,11 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
+#include <climits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -20,6 +19,8 @@
 #include "base/lock_open_file.h"
 #include "base/network.h"
 #include "base/status.h"
+#include "base/temporary_folder.h"
+#include "base/unix_socket.h"
 #include "launcher/cpu_layout.h"
 #include "launcher/keeper.h"
 #include "launcher/node_host.h"
@@ -69,7 +70,7 @@ class AgentRunner {
       std::visit([&](auto& what) { Handle(std::move(what)); }, order);
     }
     if (!result_ && link_->silence() > coordinator_timeout_) {
-      Handle(AgentLink::Lost{absl::StrCat("no word from the launcher for ",
+      Handle(AgentLink::Lost{absl::StrCat("the launcher was silent for ",
                                           absl::FormatDuration(coordinator_timeout_),
                                           host_ ? " (launch.coordinator_timeout)" : "")});
     }
@@ -112,13 +113,13 @@ class AgentRunner {
   }
 
   absl::Status SetUp(const rendezvous::NodeSetup& setup) {
-    if (host_) return absl::InternalError("the launcher sets this agent up twice");
+    if (host_) return absl::InternalError("the launcher has sent a second setup to this agent");
     const absl::StatusOr<std::string> proof = ReadFile(setup.run_dir + "/launch-id", 4096);
     if (!proof.ok() || *proof != setup.proof) {
       return EnvironmentError(
-          absl::StrCat(setup.run_dir, " is not the launcher's run folder here (",
-                       proof.ok() ? "it holds another launch" : proof.status().message(),
-                       "); put the run on a file system that all nodes see: run.root or --run-dir"));
+          absl::StrCat(setup.run_dir, " is not the launcher's run folder on this machine (",
+                       proof.ok() ? "it contains a different launch" : proof.status().message(),
+                       "); with run.root or --run-dir, put the run on a file system shared by all nodes"));
     }
     TRAINCTL_ASSIGN_OR_RETURN(run::RunFolder run, run::RunFolder::Open(setup.run_dir));
     run_.emplace(std::move(run));
@@ -131,6 +132,7 @@ class AgentRunner {
     start.run = &*run_;
     start.node = options_.node;
     start.program = options_.worker_program;
+    start.files = ProgramFiles::Open(options_.worker_program, setup.env);
     start.args = setup.worker_args;
     start.log_limit_bytes = setup.log_limit_bytes;
     start.address = address;
@@ -181,13 +183,20 @@ class AgentRunner {
   absl::Duration next_beat_ = absl::ZeroDuration();
 };
 
-// In TMPDIR, unless that makes the path of the socket in it too long.
-std::string FolderPattern() {
-  constexpr absl::string_view kName = "/trainctl-agent-XXXXXX";
-  constexpr size_t kMostBytes = 100;  // a socket's path has 107 at most
-  const char* const chosen = std::getenv("TMPDIR");
-  const std::string parent = chosen != nullptr && *chosen == '/' ? chosen : "/tmp";
-  return absl::StrCat(parent.size() + kName.size() <= kMostBytes ? parent : "/tmp", kName);
+// Leaves room for the names of the socket and the tokens.
+constexpr size_t kMostFolderBytes = kMaxSocketPathBytes - 7;
+
+// Makes the folder for the socket and the tokens of this node's workers. On some machines only the run folder
+// can be written; its path may have any length (ShortSocketPath).
+absl::StatusOr<std::string> MakeFolder(const std::string& run_dir) {
+  constexpr absl::string_view kName = "trainctl-agent-XXXXXX";
+  absl::StatusOr<std::string> folder = MakeTemporaryFolder(TemporaryFolders(), kName, kMostFolderBytes);
+  if (folder.ok()) return folder;
+  if (!run_dir.empty()) {
+    const absl::StatusOr<std::string> inside = MakeTemporaryFolder({run_dir}, kName, PATH_MAX);
+    if (inside.ok()) return inside;
+  }
+  return Annotate(folder.status(), "the agent needs a folder for its socket; set TMPDIR on that machine");
 }
 
 }  // namespace
@@ -195,8 +204,7 @@ std::string FolderPattern() {
 absl::StatusOr<bool> RunAgent(const AgentRunOptions& options) {
   TRAINCTL_ASSIGN_OR_RETURN(SignalPipe signals, SignalPipe::Install());
   // Of this user alone: whoever can enter it speaks for the node's workers.
-  std::string folder = FolderPattern();
-  if (::mkdtemp(folder.data()) == nullptr) return ErrnoError("create", folder, errno);
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string folder, MakeFolder(options.run_dir));
   // systemd-tmpfiles, which removes what is old, leaves a folder alone that is locked (tmpfiles.d, "Age").
   const int lock = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (lock >= 0) (void)TryLockOpenFile(lock, LockKind::kExclusive, folder);

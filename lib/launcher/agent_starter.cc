@@ -18,6 +18,7 @@
 #include "base/run_program.h"
 #include "base/shell_quote.h"
 #include "base/status.h"
+#include "cluster/slurm_job.h"
 #include "launcher/printable_text.h"
 
 namespace trainctl::launcher {
@@ -32,7 +33,7 @@ constexpr absl::Duration kSshPatience = absl::Seconds(10);
 }  // namespace
 
 std::vector<std::string> SshCommand(const std::vector<std::string>& options, const std::string& host,
-                                    const std::string& program) {
+                                    const std::string& program, const std::string& verb) {
   // Nobody is there to type a password; no terminal, so that nothing but the end of the job ends an agent. Of
   // an option that is given twice ssh takes the first: what follows is for whoever has said nothing of it,
   // and keeps a machine that lost its power from holding the connection for hours.
@@ -41,7 +42,7 @@ std::vector<std::string> SshCommand(const std::vector<std::string>& options, con
   for (const char* otherwise : {"ConnectTimeout=20", "ServerAliveInterval=10", "ServerAliveCountMax=3"}) {
     command.insert(command.end(), {"-o", otherwise});
   }
-  command.insert(command.end(), {"--", host, absl::StrCat("exec ", ShellQuote(program), " agent")});
+  command.insert(command.end(), {"--", host, absl::StrCat("exec ", ShellQuote(program), " ", verb)});
   return command;
 }
 
@@ -89,15 +90,30 @@ std::vector<std::string> SrunCommand(const std::vector<std::string>& options,
 std::vector<std::string> SrunEnvironment(std::vector<std::string> environment) {
   const auto is_of_tasks = [](absl::string_view variable) {
     const absl::string_view name = variable.substr(0, variable.find('='));
-    if (!absl::StartsWith(name, "SLURM_")) return false;
-    constexpr absl::string_view kNames[] = {"SLURM_CPU_BIND",       "SLURM_GPU_BIND", "SLURM_MEM_BIND",
-                                            "SLURM_DISTRIBUTION",   "SLURM_HINT",     "SLURM_NTASKS_PER_GPU",
-                                            "SLURM_NTASKS_PER_TRES"};
-    return absl::EndsWith(name, "_PER_TASK") || absl::EndsWith(name, "_PER_SOCKET") ||
-           absl::EndsWith(name, "_PER_CORE") || absl::c_linear_search(kNames, name);
+    if (!absl::StartsWith(name, "SLURM_") && !absl::StartsWith(name, "SRUN_")) return false;
+    constexpr absl::string_view kNames[] = {
+        // which part of a node a task gets
+        "SLURM_CPU_BIND", "SLURM_GPU_BIND", "SLURM_MEM_BIND", "SLURM_TRES_BIND", "SLURM_DISTRIBUTION",
+        "SLURM_DIST_PLANESIZE", "SLURM_HINT", "SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_MEM_PER_NODE",
+        "SLURM_GRES", "SLURM_GRES_FLAGS", "SLURM_STEP_GRES", "SLURM_EXACT", "SLURM_EXCLUSIVE",
+        "SLURM_OVERCOMMIT", "SLURM_CORE_SPEC", "SLURM_THREAD_SPEC",
+        // where its output goes, and in which form
+        "SLURM_LABELIO", "SLURM_STDOUTMODE", "SLURM_STDERRMODE", "SRUN_OUTPUT", "SRUN_ERROR",
+        // when the step ends
+        "SLURM_WAIT", "SLURM_TIMELIMIT"};
+    constexpr absl::string_view kSuffixes[] = {"_PER_TASK", "_PER_SOCKET", "_PER_CORE",
+                                               "_PER_GPU",  "_PER_TRES",   "_PER_CPU"};
+    return absl::c_any_of(kSuffixes, [&](absl::string_view end) { return absl::EndsWith(name, end); }) ||
+           absl::c_linear_search(kNames, name);
   };
   std::erase_if(environment, is_of_tasks);
   return environment;
+}
+
+std::vector<std::string> SrunGpuOptions(const std::vector<std::string>& step_options, int64_t gpus_per_node,
+                                        bool job_has_gpus) {
+  if (gpus_per_node == 0 || !job_has_gpus || cluster::NamesDevices(step_options)) return {};
+  return {absl::StrCat("--gpus-per-node=", gpus_per_node)};
 }
 
 AgentStarter::~AgentStarter() {
@@ -125,7 +141,7 @@ absl::Status AgentStarter::Start(const std::vector<std::string>& nodes,
   spawn.argv = command;
   spawn.argv[0] = FindInPath(command[0]);
   if (spawn.argv[0].empty()) {
-    return EnvironmentError(absl::StrCat(command[0], " is not in PATH here, and launch.backend needs it"));
+    return EnvironmentError(absl::StrCat(command[0], " is required by launch.backend but is not in PATH"));
   }
   int input[2], output[2];
   if (::pipe2(input, O_CLOEXEC) != 0) return ErrnoError("create", "a pipe", errno);
@@ -192,7 +208,7 @@ std::vector<AgentStarter::News> AgentStarter::TakeNews() {
       continue;
     }
     const std::string said = it->last_line.empty() ? "" : absl::StrCat(": ", it->last_line);
-    news.push_back({it->nodes, true, absl::StrCat("its agent ", exit->Describe(), said)});
+    news.push_back({it->nodes, true, absl::StrCat("its agent ", exit->Describe(), said), *exit});
     it->process.Reap();
     if (it->output_fd >= 0) ::close(it->output_fd);
     it = commands_.erase(it);

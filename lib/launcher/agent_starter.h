@@ -1,6 +1,6 @@
-// Starts the agents of nodes by a command each (ssh) or one for several (srun), and keeps these commands:
-// what agents print comes back, and so does their end. Driven by the caller's poll(2) loop; no call waits.
-// Not thread safe.
+// Starts the agents of a job's nodes, with one command per node (ssh) or one command for several nodes
+// (srun). Monitors these commands and returns their output and exit status. Driven by the caller's poll(2)
+// loop; no call blocks. Not thread-safe.
 #pragma once
 
 #include <poll.h>
@@ -17,41 +17,53 @@
 
 namespace trainctl::launcher {
 
-// Starts an agent on `host`, which reads its invitation from its standard input.
+// Returns the command that runs `verb` of trainctl on `host`. An agent reads its invitation from standard
+// input.
 std::vector<std::string> SshCommand(const std::vector<std::string>& options, const std::string& host,
-                                    const std::string& program);
-// What ssh connects to for `host`, as its configuration says ("node1" may be 10.0.0.7 there); empty: it does
-// not tell. Asks ssh, for 10 s at most.
+                                    const std::string& program, const std::string& verb = "agent");
+// Returns the host name or address that ssh's configuration maps `host` to; for example, "node1" may map to
+// 10.0.0.7. Empty if ssh does not report it. Runs ssh and blocks for up to 10 s.
 std::string SshHostName(const std::vector<std::string>& options, const std::string& host);
-// The same, of what `ssh -G` prints.
+// Parses the output of `ssh -G` for SshHostName.
 std::string ParseSshHostName(absl::string_view printed);
-// One job step with an agent on each node, in the allocation that this process is in. Each finds its
-// invitation in the file by the name that Slurm gives to its node. Of this process's environment agents get
-// what a login has, LD_LIBRARY_PATH and Slurm's own variables; an option can say otherwise (--export=ALL).
+// Returns the command for one job step that runs an agent on each of `nodes`, inside the current Slurm
+// allocation. Each agent looks up its invitation in the file at `invitations_path` by its Slurm node name.
+// Unless `options` override it (--export=ALL), agents run with a login environment plus LD_LIBRARY_PATH and
+// Slurm's own variables.
 std::vector<std::string> SrunCommand(const std::vector<std::string>& options,
                                      const std::vector<std::string>& nodes, const std::string& program,
                                      const std::string& invitations_path);
 
-// The environment without what srun would take as options that divide a node among tasks: a batch script with
-// --gpus-per-task would leave the agent, which is one task per node, some of the node's devices.
+// Returns `environment` without the variables that srun would interpret as options for dividing a node among
+// tasks, for the tasks' output, or for the end of the step. Such variables are set in a batch script with
+// --gpus-per-task, in a shell started by `srun --pty`, and by scripts themselves. With them, the agent, as
+// the only task on its node, would receive only part of the node, or the launcher would not see its output.
 std::vector<std::string> SrunEnvironment(std::vector<std::string> environment);
+
+// Returns the srun options that give the agents' step `gpus_per_node` of the job's GPUs on each node. Without
+// them, Slurm would give a job submitted with --gpus-per-task or --gpus only the GPUs of one task. Returns no
+// options if `step_options` already select GPUs, or if `job_has_gpus` is false, because Slurm rejects them in
+// a job without GPUs.
+std::vector<std::string> SrunGpuOptions(const std::vector<std::string>& step_options, int64_t gpus_per_node,
+                                        bool job_has_gpus);
 
 class AgentStarter {
  public:
   struct News {
     std::vector<std::string> nodes;
     bool has_ended = false;
-    std::string text;  // a line that it printed, or how it ended
+    std::string text;      // line of output, or a description of how the command ended
+    ExitStatus exit = {};  // exit status; set if the command has ended
   };
 
   AgentStarter() = default;
-  // Ends what is left of the connections; agents notice by the end of theirs to the coordinator.
+  // Kills the remaining commands. Their agents notice when the connection to the coordinator closes.
   ~AgentStarter();
   AgentStarter(const AgentStarter&) = delete;
   AgentStarter& operator=(const AgentStarter&) = delete;
 
-  // `input`: a few KiB for the command's standard input. From now on it speaks for these nodes; a former
-  // command that speaks for none any more is ended.
+  // Starts `command` for these nodes and writes `input`, which must not exceed a few KiB, to its standard
+  // input. Kills an earlier command if it no longer serves any node.
   absl::Status Start(const std::vector<std::string>& nodes, const std::vector<std::string>& command,
                      absl::string_view input);
   void AddPollFds(std::vector<pollfd>& fds) const;
@@ -66,7 +78,7 @@ class AgentStarter {
     LineSplitter lines;
     std::string last_line;
   };
-  // Whatever it has printed so far.
+  // Reads the output available so far.
   void Read(Running& command, std::vector<News>& news);
   static void Close(Running& command);
 

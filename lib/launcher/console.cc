@@ -72,8 +72,8 @@ struct Console::Queue {
       if (const int64_t dropped = std::exchange(num_dropped, 0); dropped > 0) {
         batch.push_back(
             {Kind::kMessage,
-             {.text = absl::StrCat(dropped,
-                                   " lines were not shown, the terminal was too slow; the logs have them")},
+             {.text = absl::StrCat(
+                  dropped, " lines were not shown because the terminal was too slow; the logs have them")},
              {}});
       }
       for (const Item& item : batch) {

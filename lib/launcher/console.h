@@ -1,5 +1,5 @@
-// What the person sees of a job, taken off the launcher's hands: a slow or stopped terminal delays
-// nothing but itself. Thread safe.
+// Displays a job to the user. A separate thread writes the output, so a slow or stopped terminal does not
+// delay the launcher. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -19,26 +19,28 @@ struct JobProgress {
   Progress progress;
 };
 
-// Of a worker's output, printable, without newline.
+// A line of a worker's output, in printable form and without the newline.
 struct WorkerLine {
-  std::string node;  // empty: this machine, and no other has a part in the job
+  std::string node;  // empty if this machine is the job's only node
   int rank = -1;
   std::string text;
 };
-// "[rank 3] ", or "[node2 rank 3] ".
+// Returns the prefix of a worker's line: "[rank 3] " or "[node2 rank 3] ".
 std::string PrefixOf(const WorkerLine& line);
 
-// Shows a job. All calls come from one thread, so lines and progress are never mixed.
+// Displays a job. All methods are called from the same thread, so lines and progress reports never
+// interleave.
 class JobObserver {
  public:
   virtual ~JobObserver() = default;
   virtual void OnWorkerLine(const WorkerLine& line) = 0;
-  // A line of the launcher's own ("rank 3 failed: ...; restarting").
+  // Displays a line from the launcher itself, such as "rank 3 failed: ...; restarting".
   virtual void OnMessage(absl::string_view line) = 0;
   virtual void OnProgress(const JobProgress& progress) {}
 };
 
-// Prints "[rank 0] line" (see PrefixOf) and "trainctl: message", each with one write.
+// Prints worker lines as "[rank 0] line" (see PrefixOf) and messages as "trainctl: message", using a single
+// write for each.
 class FdObserver : public JobObserver {
  public:
   explicit FdObserver(int fd) : fd_(fd) {}
@@ -49,27 +51,29 @@ class FdObserver : public JobObserver {
   int fd_;
 };
 
-// Hands everything to the observer on a thread of its own. Holds at most kMaxQueuedBytes: beyond,
-// lines are dropped and counted, and a message says so.
+// Forwards everything to an observer on a separate thread. If more than kMaxQueuedBytes are queued, drops
+// further worker lines and reports their number in a message.
 class Console {
  public:
   static constexpr size_t kMaxQueuedBytes = 8 << 20;
 
-  // A null observer shows nothing.
+  // If `observer` is null, displays nothing.
   explicit Console(std::shared_ptr<JobObserver> observer);
-  // Waits until all is shown, as long as the observer makes progress at least every `patience`.
+  // Waits until everything has been displayed, or until the observer makes no progress for `patience`.
   ~Console();
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
+  // Queue output for the thread. These do not block.
   void Show(WorkerLine line);
   void Message(absl::string_view line);
-  void Report(const JobProgress& progress);  // the newest per rank replaces the one that waits
+  void Report(const JobProgress& progress);  // replaces a queued report for the same rank
   void set_patience(absl::Duration patience) { patience_ = patience; }
 
  private:
   struct Queue;
-  std::shared_ptr<Queue> queue_;  // shared with the thread, which may be stuck in the observer
+  // Shared with the thread, which may be blocked in the observer.
+  std::shared_ptr<Queue> queue_;
   absl::Duration patience_ = absl::Seconds(5);
 };
 

@@ -111,7 +111,7 @@ absl::StatusOr<std::vector<int>> AllowedCores() {
   for (int core = 0; core < CPU_SETSIZE; ++core) {
     if (CPU_ISSET(core, &set)) cores.push_back(core);
   }
-  if (cores.empty()) return EnvironmentError("this process may use no core");
+  if (cores.empty()) return EnvironmentError("this process is not allowed to run on any core");
   return cores;
 }
 

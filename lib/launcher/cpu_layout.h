@@ -1,6 +1,7 @@
-// Which cores and how many threads each worker of this machine gets: near each other, near its device, and no
-// two workers on the two threads of one core where there are enough. Two unpinned threads that share a core
-// with another busy process can be several times slower. Thread safe.
+// Assigns cores and a number of threads to each worker on this machine. A worker's cores are close to each
+// other and to its device and, if there are enough, no two workers share a physical core. This matters
+// because two unpinned threads that share a core with another busy process can run several times slower.
+// Thread-safe.
 #pragma once
 
 #include <map>
@@ -20,36 +21,38 @@ struct CpuShare {
   std::vector<int> cores;
 };
 
-// Where the cores and the devices of a machine lie, as far as its kernel tells. "Core" is what the kernel can
-// pin to: of a processor with two hardware threads for each physical core, one of them.
+// The locations of a machine's cores and devices, as far as the kernel reports them. A "core" is anything
+// that the kernel can pin a thread to, so a physical core with two hardware threads counts as two.
 struct Topology {
   struct Place {
     int numa_node = 0;
-    int physical_core = 0;  // the first of the hardware threads that share it
+    int physical_core = 0;  // first hardware thread of the physical core
   };
   std::map<int, Place> cores;
-  std::vector<int>
-      numa_node_of_device;  // of visible devices, by local rank; -1: unknown. Empty: none is known
+  // NUMA node of each visible device, indexed by local rank; -1 if unknown. Empty if none are known.
+  std::vector<int> numa_node_of_device;
 };
 
-// "0-3,8", as the kernel writes it. What is no number, or beyond what a core can be pinned to, is left out.
+// Parses the kernel's list format, such as "0-3,8". Ignores entries that are not numbers or that are too
+// large for a CPU affinity mask.
 std::vector<int> ParseCoreList(absl::string_view text);
 
-// Reads /sys and /proc/driver/nvidia below `root`; tests give a folder of their own. `selection` says which
-// of the GPUs that the kernel lists a worker sees.
+// Reads the topology from /sys and /proc/driver/nvidia below `root`, which tests point at another folder.
+// `selection` determines which GPUs the workers can see.
 Topology ReadTopology(const std::string& root, const cluster::GpuSelection& selection);
 
-// The cores this process may use (sched_getaffinity), ascending.
+// Returns the cores that this process may use (sched_getaffinity), in ascending order.
 absl::StatusOr<std::vector<int>> AllowedCores();
 
-// Disjoint cores for each worker: cores / workers of them, or `threads_per_worker`; those of a NUMA node and
-// of a physical core next to each other. Where it is known on which NUMA node the device of each worker is,
-// and each has cores enough, a worker gets cores of that one. When there are not enough, cores are shared in
-// turn. A worker has at least one core.
+// Divides the cores among the workers, giving each `threads_per_worker` cores, or cores / workers by default.
+// Where possible, a worker's cores are on one NUMA node and share physical cores only with each other. If the
+// NUMA node of every worker's device is known and has enough cores, each worker gets cores of its device's
+// node. If there are too few cores, workers share them in round-robin order. Every worker gets at least one
+// core.
 std::vector<CpuShare> DivideCores(const std::vector<int>& cores, int num_workers,
                                   std::optional<int> threads_per_worker, const Topology& topology = {});
 
-// A node's places for its workers.
+// Returns the slots that a node offers for its workers.
 std::vector<rendezvous::Slot> OfferSlots(const std::string& node, const std::vector<int>& cores,
                                          int num_workers, std::optional<int> threads_per_worker);
 

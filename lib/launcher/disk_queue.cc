@@ -3,13 +3,13 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
-
-#include "base/status.h"
 
 namespace trainctl::launcher {
 
@@ -46,7 +46,7 @@ struct DiskQueue::Shared {
 
 DiskQueue::DiskQueue() : shared_(std::make_shared<Shared>()) {
   shared_->done_fd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  TRAINCTL_CHECK(shared_->done_fd >= 0);
+  if (shared_->done_fd < 0) throw std::system_error(errno, std::generic_category(), "event descriptor");
   std::thread([shared = shared_] { shared->Run(); }).detach();
 }
 

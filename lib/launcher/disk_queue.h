@@ -1,5 +1,5 @@
-// What the launcher writes to disks and looks up there, in order, on a thread of its own: a disk that is slow
-// or stands still holds up neither signals nor the supervision of workers. Thread safe.
+// Runs the launcher's disk operations in order on a separate thread, so that a slow or hanging disk does not
+// delay signal handling or the supervision of workers. Thread-safe.
 #pragma once
 
 #include <functional>
@@ -14,22 +14,26 @@ namespace trainctl::launcher {
 
 class DiskQueue {
  public:
+  // Throws std::system_error if the system refuses a thread or a descriptor.
   DiskQueue();
-  // Leaves the thread to what it is stuck in, which must own all that it uses; what waits is dropped.
+  // Drops queued operations. If the thread is stuck in an operation, abandons it; for this reason, an
+  // operation must own everything it uses.
   ~DiskQueue();
   DiskQueue(const DiskQueue&) = delete;
   DiskQueue& operator=(const DiskQueue&) = delete;
 
-  // What fails comes with TakeErrors.
+  // Queues an operation. If it fails, TakeErrors returns the error.
   void Post(std::function<absl::Status()> work);
-  // Readable when something was done since the last TakeErrors: for poll(2).
+  // A descriptor for poll(2) that becomes readable when an operation has completed since the last TakeErrors.
   int fd() const;
+  // Returns the errors of operations that have failed since the last call.
   std::vector<absl::Status> TakeErrors();
-  // Until all is done that was posted. False when nothing at all gets done for `patience`.
+  // Waits until all queued operations have completed. Returns false if `patience` passes without one
+  // completing.
   bool Wait(absl::Duration patience);
 
  private:
-  struct Shared;  // with the thread
+  struct Shared;  // state shared with the thread
   std::shared_ptr<Shared> shared_;
 };
 

@@ -1,13 +1,13 @@
-// The first process of a container. The kernel leaves it all orphans, and gives it no signal that it has no
-// handler for; a program of several processes is not written for that.
+// Supports running as the first process of a container. The kernel reparents all orphans to that process and
+// delivers only signals that it handles. A program with several processes expects neither.
 #pragma once
 
 namespace trainctl::launcher {
 
-// Does nothing unless this is process 1. There, it returns in a child; the first process itself never
-// returns: it hands on the signals that stop a job, reaps whatever ends, and ends as the child does, with its
-// exit code or 128 + the signal that ended it. Call it before anything else: before threads, and before
-// signals are waited for.
+// If this is process 1, forks and returns in the child; otherwise does nothing. The parent never returns. It
+// forwards the signals that stop a job, reaps all orphans, and exits when the child does, with the child's
+// exit code or 128 plus the signal that killed it. Call this before starting threads and before waiting for
+// signals.
 void LeaveInitProcess();
 
 }  // namespace trainctl::launcher

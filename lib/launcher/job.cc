@@ -18,6 +18,7 @@
 #include "launcher/listen_addresses.h"
 #include "launcher/worker_contract.h"
 #include "launcher/worker_environment.h"
+#include "rendezvous/restart_policy.h"
 
 namespace trainctl::launcher {
 namespace {
@@ -25,7 +26,7 @@ namespace {
 absl::Status CheckOptions(const JobOptions& options) {
   TRAINCTL_CHECK(options.run != nullptr && options.rendezvous != nullptr);
   if (options.num_workers < 1)
-    return UsageError(absl::StrCat("a job needs workers, not ", options.num_workers));
+    return UsageError(absl::StrCat("a job needs at least one worker, not ", options.num_workers));
   if (options.threads_per_worker && *options.threads_per_worker < 1) {
     return UsageError(
         absl::StrCat("cluster.threads_per_worker must be at least 1, not ", *options.threads_per_worker));
@@ -127,6 +128,7 @@ run::JournalEvent LaunchEvent(const JobOptions& options) {
   launch.world_size = options.num_workers;
   launch.pid = ::getpid();
   launch.host = HostName();
+  launch.metrics = options.metrics;
   if (!options.remote) return launch;
   launch.world_size *= static_cast<int>(options.remote->nodes.size());
   for (const RemoteNodes::Node& node : options.remote->nodes) launch.nodes.push_back(node.name);
@@ -137,6 +139,7 @@ run::JournalEvent EndEvent(const absl::StatusOr<JobOutcome>& outcome) {
   run::JournalEvent end{run::EventKind::kEnd};
   end.status = outcome.ok() ? StatusOf(outcome->kind) : run::RunStatus::kFailed;
   end.message = outcome.ok() ? outcome->message : std::string(outcome.status().message());
+  end.launch_exit_code = static_cast<int>(LaunchExitCode(outcome));
   if (outcome.ok() && outcome->kind == JobOutcome::Kind::kFailed) {
     end.rank = outcome->rank;
     end.step = outcome->step;
@@ -153,6 +156,7 @@ absl::StatusOr<JobRunner::LocalNode> LocalNodeOf(const JobOptions& options, cons
   local.start.run = options.run;
   local.start.node = kLocalNode;
   local.start.program = options.worker_program;
+  local.start.files = ProgramFiles::Open(options.worker_program, options.env);
   local.start.args = options.worker_args;
   local.start.env = WorkerEnvironment(options.env);
   local.start.socket_path = socket_path;
@@ -163,7 +167,24 @@ absl::StatusOr<JobRunner::LocalNode> LocalNodeOf(const JobOptions& options, cons
   return local;
 }
 
+// An event that is in the journal before anything else happens.
+absl::Status RecordNow(const JobOptions& options, const Clock& clock, run::Journal& journal,
+                       run::JournalEvent event) {
+  event.time = clock.Now();
+  for (JobWatcher* watcher : options.watchers) watcher->OnEvent(event);
+  return journal.Append(std::move(event));
+}
+
 }  // namespace
+
+ExitCode LaunchExitCode(const absl::StatusOr<JobOutcome>& outcome) {
+  if (!outcome.ok()) return ExitCodeFor(outcome.status());
+  if (outcome->kind == JobOutcome::Kind::kFailed && outcome->worker_exit_code.has_value()) {
+    const std::optional<ExitCode> code = rendezvous::IncurableCode(*outcome->worker_exit_code);
+    if (code.has_value()) return *code;
+  }
+  return outcome->exit_code();
+}
 
 absl::StatusOr<JobOutcome> RunJob(const JobOptions& options) {
   TRAINCTL_RETURN_IF_ERROR(CheckOptions(options));
@@ -190,9 +211,9 @@ absl::StatusOr<JobOutcome> RunJob(const JobOptions& options) {
     launch.socket = started->options.socket_path;
   }
   // One that comes to nothing too: whoever tries again counts it.
-  TRAINCTL_RETURN_IF_ERROR(journal->Append(std::move(launch)));
+  TRAINCTL_RETURN_IF_ERROR(RecordNow(options, clock, *journal, std::move(launch)));
   if (!started.ok()) {
-    TRAINCTL_RETURN_IF_ERROR(journal->Append(EndEvent(started.status())));
+    TRAINCTL_RETURN_IF_ERROR(RecordNow(options, clock, *journal, EndEvent(started.status())));
     return started.status();
   }
   const std::string& socket_path = started->options.socket_path;
@@ -208,8 +229,8 @@ absl::StatusOr<JobOutcome> RunJob(const JobOptions& options) {
   run.RemoveSocket(socket_path);
   runner.Record(EndEvent(outcome));
   if (!disk.Wait(options.disk_patience)) {
-    console.Message(
-        absl::StrCat("the disk of ", run.path(), " stands still: the journal does not tell how this ended"));
+    console.Message(absl::StrCat("the disk that holds ", run.path(),
+                                 " does not respond, so the outcome of this launch is not in the journal"));
   }
   runner.ShowDiskErrors();
   return outcome;

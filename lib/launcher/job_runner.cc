@@ -65,8 +65,14 @@ JobRunner::JobRunner(Deps deps, std::optional<LocalNode> local)
                          }});
 }
 
+run::JournalEvent JobRunner::Tell(run::JournalEvent event) {
+  event.time = deps_.clock.Now();
+  for (JobWatcher* watcher : deps_.options.watchers) watcher->OnEvent(event);
+  return event;
+}
+
 void JobRunner::Record(run::JournalEvent event) {
-  deps_.disk.Post([run = deps_.options.run, journal = deps_.journal, event = std::move(event)] {
+  deps_.disk.Post([run = deps_.options.run, journal = deps_.journal, event = Tell(std::move(event))] {
     TRAINCTL_RETURN_IF_ERROR(run->CheckGranted());
     return journal->Append(event);
   });
@@ -124,6 +130,9 @@ void JobRunner::PollOnce() {
   if (Now() >= next_tick_) {
     HandleAgentCommands();
     Decide(rendezvous::SupervisorTick{});
+    for (JobWatcher* watcher : deps_.options.watchers) {
+      for (const std::string& message : watcher->TakeMessages()) deps_.console.Message(message);
+    }
     next_tick_ = Now() + tick_;
   }
   if (Now() >= next_checkpoint_look_) {
@@ -173,7 +182,7 @@ void JobRunner::Handle(const std::string& node, const rendezvous::NodeNews::Line
 void JobRunner::Handle(const std::string& node, const rendezvous::NodeNews::Dropped& dropped) {
   deps_.console.Message(
       absl::StrCat(node, ": ", dropped.num_lines,
-                   " lines were not shown, the connection was too slow; the logs have them"));
+                   " lines were not shown because the connection was too slow; the logs have them"));
 }
 
 void JobRunner::Handle(const std::string& node, const rendezvous::NodeNews::Gone& gone) {
@@ -291,13 +300,14 @@ void JobRunner::Do(const rendezvous::RecordGeneration& action) {
   run::JournalEvent event{run::EventKind::kGeneration};
   event.generation = action.generation;
   event.world_size = action.world_size;
-  deps_.disk.Post([run = deps_.options.run, journal = deps_.journal, news = news_, event = std::move(event)] {
-    TRAINCTL_RETURN_IF_ERROR(run->CheckGranted());
-    absl::Status status = run->RecordGeneration(event.generation);
-    status.Update(journal->Append(event));
-    news->recorded_generation = event.generation;
-    return status;
-  });
+  deps_.disk.Post(
+      [run = deps_.options.run, journal = deps_.journal, news = news_, event = Tell(std::move(event))] {
+        TRAINCTL_RETURN_IF_ERROR(run->CheckGranted());
+        absl::Status status = run->RecordGeneration(event.generation);
+        status.Update(journal->Append(event));
+        news->recorded_generation = event.generation;
+        return status;
+      });
 }
 
 void JobRunner::Do(const rendezvous::RecordStop& action) {
@@ -318,6 +328,7 @@ void JobRunner::Do(const rendezvous::RecordFailure& action) {
   event.generation = action.generation;
   event.rank = action.facts.rank;
   event.step = action.facts.step;
+  event.exit_code = action.facts.exit_code;
   event.message = action.facts.message;
   event.host = action.facts.node;
   Record(std::move(event));
@@ -332,8 +343,10 @@ void JobRunner::Do(const rendezvous::RecordRestart& action) {
 void JobRunner::Do(const rendezvous::Say& action) { deps_.console.Message(action.text); }
 
 void JobRunner::Do(const rendezvous::ShowProgress& action) {
-  deps_.console.Report(
-      {action.generation, action.rank, static_cast<int>(action.num_restarts), action.progress});
+  const JobProgress progress = {action.generation, action.rank, static_cast<int>(action.num_restarts),
+                                action.progress};
+  deps_.console.Report(progress);
+  for (JobWatcher* watcher : deps_.options.watchers) watcher->OnProgress(progress);
 }
 
 void JobRunner::Do(const rendezvous::Settle& action) {

@@ -1,5 +1,5 @@
-// Carries out what the supervisor of a job decides, in the launcher's process: nodes, journal, console,
-// signals. Internal to lib/launcher. Not thread safe.
+// Carries out the decisions of a job's supervisor in the launcher's process, which owns the nodes, the
+// journal, the console, and the signals. Internal to lib/launcher. Not thread-safe.
 #pragma once
 
 #include <atomic>
@@ -31,34 +31,37 @@ class JobRunner {
   struct Deps {
     const JobOptions& options;
     const Clock& clock;
-    std::shared_ptr<run::Journal> journal;  // shared with what waits in `disk`
+    std::shared_ptr<run::Journal> journal;  // shared with operations queued in `disk`
     DiskQueue& disk;
     rendezvous::RendezvousService& service;
     Console& console;
     SignalPipe& signals;
   };
 
-  // This machine's workers, where it is the only node.
+  // The workers of this machine, if it is the job's only node.
   struct LocalNode {
     WorkerStart start;
     std::vector<rendezvous::Slot> slots;
   };
   JobRunner(Deps deps, std::optional<LocalNode> local);
-  // Returns when every process of the job has ended, or cannot be ended.
+  // Runs the job. Returns once every process of the job has ended or has proved impossible to end.
   absl::StatusOr<JobOutcome> Run();
 
-  // A journal that cannot be written (a full disk) is a message: it ends no job and hides no failure.
+  // Appends an event to the journal. If that fails, for example because the disk is full, shows a message and
+  // continues; a journal error neither ends the job nor hides a failure.
   void Record(run::JournalEvent event);
   void ShowDiskErrors();
 
  private:
-  // What was found out and done by the disk's thread.
+  // Sets the event's time and passes the event to the watchers.
+  run::JournalEvent Tell(run::JournalEvent event);
+  // Results of operations on the disk queue's thread.
   struct DiskNews {
     std::atomic<int64_t> recorded_generation{0};
     std::atomic<int64_t> checkpoint_step{-1};
     std::atomic<bool> is_looking{false};
     std::mutex mutex;
-    absl::Status lost_folder;  // why the run's folder is not where it was
+    absl::Status lost_folder;  // set if the run folder was moved or removed
   };
 
   void PollOnce();
@@ -96,13 +99,14 @@ class JobRunner {
   absl::Duration Now() const { return deps_.clock.Monotonic(); }
 
   const Deps deps_;
-  const absl::Duration tick_;  // what looks at all nodes and ranks comes so often, not with each message
+  // Interval between checks of all nodes and ranks, which are too expensive to run for every message.
+  const absl::Duration tick_;
   absl::Duration next_tick_ = absl::ZeroDuration();
   std::vector<rendezvous::Slot> local_slots_;
   Orphans orphans_;
-  std::optional<NodeHost> local_;  // nullopt: all nodes have agents
+  std::optional<NodeHost> local_;  // nullopt if all nodes have agents
   AgentStarter agents_;
-  std::vector<std::string> to_start_;  // nodes whose agents are asked for
+  std::vector<std::string> to_start_;  // nodes without an agent
   int num_steps_ = 0;
   std::vector<std::string> invitation_files_;
   rendezvous::Supervisor supervisor_;
@@ -111,7 +115,8 @@ class JobRunner {
   std::optional<absl::StatusOr<JobOutcome>> outcome_;
   absl::Duration next_checkpoint_look_ = absl::ZeroDuration();
   std::shared_ptr<DiskNews> news_ = std::make_shared<DiskNews>();
-  int64_t told_generation_ = 0;  // that it is recorded
+  // Latest generation that the supervisor knows to be recorded.
+  int64_t told_generation_ = 0;
 };
 
 }  // namespace trainctl::launcher

@@ -317,7 +317,7 @@ absl::StatusOr<Keeper> Keeper::Start(std::vector<SpawnOptions> workers, int lock
   if (pid < 0) {
     ::close(commands[0]);
     ::close(events[0]);
-    return ErrnoError("start", "the process that keeps the workers", error);
+    return ErrnoError("start", "the process that supervises the workers", error);
   }
   ::fcntl(events[0], F_SETFL, O_NONBLOCK);
   Keeper keeper;

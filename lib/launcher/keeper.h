@@ -1,14 +1,13 @@
-// The parent of the workers of one attempt: a process without threads between them and the launcher, forked
-// from it. It starts them, tells how they end, and adopts whatever they leave behind. Nothing that they
-// started outlives it or the launcher, not even what left its session, forked twice or emptied its
-// environment:
+// The parent process of one attempt's workers, a single-threaded fork of the launcher. It starts the workers,
+// reports how they end, and adopts any processes they leave behind. No process that they started outlives
+// either the keeper or the launcher, even if it left its session, forked twice, or cleared its environment:
 //
-//   the launcher dies (SIGKILL)   the keeper ends all its descendants, then itself
-//   the launcher is silent        the same, and ends the launcher too, where it was told how long that may
-//   last the keeper dies               the kernel ends the workers; the launcher inherits and ends the rest
+//   the launcher dies (SIGKILL)   the keeper kills all its descendants, then itself
+//   the launcher is unresponsive  the keeper does the same and also kills the launcher, if a limit is set
+//   the keeper dies               the kernel kills the workers; the launcher adopts and kills the rest
 //
-// It holds the run's lock until that is done, so that nobody works on a folder that is still written to.
-// Without workers it looks after its owner alone.
+// The keeper holds the run's lock until this cleanup is done, so that no other launch uses a folder that is
+// still being written to. A keeper without workers only guards its owner.
 #pragma once
 
 #include <sys/types.h>
@@ -26,57 +25,66 @@
 namespace trainctl::launcher {
 
 struct KeeperEvent {
+  // The kinds of events, and the members that each one sets.
   enum class Kind {
-    kStarted,     // pid
-    kNotStarted,  // error (errno): the program cannot be executed
-    kExited,      // exit
-    kStuck,       // pid: a process that does not end though it was killed long ago; worker -1 for any other
-    kAllGone,     // after KillAll: no process is left
-    kLost,        // the keeper itself was ended: no more events
+    // The worker's program runs. Sets pid.
+    kStarted,
+    // The worker's program cannot be executed. `error` is the errno.
+    kNotStarted,
+    // The worker has ended. Sets exit.
+    kExited,
+    // Process `pid` is still alive long after SIGKILL. `worker` is -1 if the process is not a worker.
+    kStuck,
+    // No processes are left after KillAll.
+    kAllGone,
+    // The keeper itself has died. No more events follow.
+    kLost,
   };
   Kind kind = Kind::kLost;
-  int worker = -1;  // its place in what was handed to Start
+  int worker = -1;  // index into the `workers` argument of Start
   pid_t pid = 0;
   int error = 0;
   ExitStatus exit;
 };
 
 struct KeeperOwner {
-  // How long the launcher may go without a call of Beat.
+  // Longest allowed time between calls to Beat.
   absl::Duration silent_after = absl::InfiniteDuration();
-  // Files, and folders that are empty without them, there at the start: removed where the launcher does not
-  // live to do it.
+  // Files to remove if the launcher dies before the keeper, and folders that contain only such files. They
+  // must exist when the keeper starts.
   std::vector<std::string> leftovers;
-  // Likewise a folder, with the files in it then. May be empty.
+  // A folder to remove in the same case, along with any files in it. May be empty.
   std::string folder;
-  const char* name = "trainctl-keeper";  // of the process; at most 15 characters
+  const char* name = "trainctl-keeper";  // process name of up to 15 characters
 };
 
-// The launcher's end. Not thread safe.
+// The launcher's handle to a keeper process. Not thread-safe.
 class Keeper {
  public:
-  // Workers get their own sessions and die with the keeper. Nothing that can wait for a disk is done here or
-  // later: the programs are loaded by the keeper's children. `stuck_after`: how long a killed process may
-  // take.
+  // Starts a keeper and its workers. Each worker runs in its own session and dies with the keeper.
+  // `stuck_after` is the time that a killed process may take to end before it is reported as kStuck. No
+  // method waits for a disk, because the keeper's children load the programs.
   static absl::StatusOr<Keeper> Start(std::vector<SpawnOptions> workers, int lock_fd,
                                       absl::Duration stuck_after, KeeperOwner owner = {});
   Keeper(Keeper&& other) noexcept;
   Keeper& operator=(Keeper&&) = delete;
-  // Lets it end what is left, without waiting for that.
+  // Makes the keeper kill all remaining processes, without waiting for it.
   ~Keeper();
 
   pid_t pid() const { return pid_; }
   int fd() const { return event_fd_; }  // readable while there are events to take
+  // Returns the events since the last call, without blocking.
   std::vector<KeeperEvent> Take();
 
-  // Ends the keeper of no workers at once: there is nothing left for it to do.
+  // Ends a keeper that has no workers, immediately, because it has nothing left to clean up.
   void Dismiss();
 
-  // To a worker that has not ended, and its process group.
+  // Sends a signal to a worker that is still running, and to its process group.
   void Signal(int worker, int signal_number);
-  void SignalMainThread(int worker, int signal_number);  // to that alone
+  void SignalMainThread(int worker, int signal_number);  // signals only the worker's main thread
+  // Shows the keeper that the launcher is alive (see KeeperOwner::silent_after).
   void Beat();
-  // Ends everything, whatever it does; kAllGone follows, or kStuck for each that is not to be ended.
+  // Kills all processes. The keeper then reports kAllGone, or kStuck for each process that does not end.
   void KillAll();
 
   struct Command;  // internal
@@ -87,7 +95,7 @@ class Keeper {
   pid_t pid_ = -1;
   int command_fd_ = -1;
   int event_fd_ = -1;
-  bool is_over_ = false;  // it has said its last
+  bool is_over_ = false;  // no more events follow
 };
 
 }  // namespace trainctl::launcher

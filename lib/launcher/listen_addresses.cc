@@ -20,8 +20,8 @@ absl::StatusOr<std::string> OnlyAddress(const RouteToNode& route,
     return AddressOfInterface(absl::c_find_if(interfaces, IsForOthers)->name, interfaces);
   }
   return EnvironmentError(
-      absl::StrCat("on which address does ", route.node,
-                   " reach this machine? There is no route to tell by (", route.source.status().message(),
+      absl::StrCat("cannot determine the address at which ", route.node,
+                   " can reach this machine: there is no route to it (", route.source.status().message(),
                    "), and ", DescribeInterfaces(interfaces), "; set launch.interface to one of them"));
 }
 

@@ -1,5 +1,5 @@
-// Where the nodes of a job reach the launcher's machine when nobody has said so (launch.interface = "auto"):
-// on the routes to them, and nowhere else. Pure; thread safe.
+// Chooses the addresses on which the launcher listens for nodes if launch.interface is "auto": only those on
+// the routes to the nodes. Pure; thread-safe.
 #pragma once
 
 #include <string>
@@ -13,12 +13,13 @@ namespace trainctl::launcher {
 
 struct RouteToNode {
   std::string node;
-  absl::StatusOr<std::string> source;  // the address from which packets to it leave; or why that is not known
+  // Source address of packets to the node, or the error if it cannot be determined.
+  absl::StatusOr<std::string> source;
 };
 
-// Without repetition. Loopback only if every node is this machine. A node without a route is taken to be on
-// the network of the only interface; EnvironmentError, with the node and the interfaces: there are several,
-// or none.
+// Returns the addresses to listen on, without duplicates. Loopback is included only if every node is this
+// machine. A node without a route is assumed to be on the network of the only interface; if there is not
+// exactly one, returns an EnvironmentError that names the node and the interfaces.
 absl::StatusOr<std::vector<std::string>> ListenAddresses(absl::Span<const RouteToNode> routes,
                                                          absl::Span<const NetworkInterface> interfaces);
 

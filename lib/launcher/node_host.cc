@@ -69,8 +69,10 @@ void NodeHost::Decide(rendezvous::AgentEvent event) {
 void NodeHost::Do(const rendezvous::SpawnWorkers& action) {
   oom_kills_before_ = CountOomKills();
   activity_.Forget();
+  const absl::Status unchanged = start_.files.CheckUnchanged();
   absl::StatusOr<WorkerSet> workers =
-      WorkerSet::Start(start_, action, agent_.attempt(), deps_.disk, deps_.show_line);
+      unchanged.ok() ? WorkerSet::Start(start_, action, agent_.attempt(), deps_.disk, deps_.show_line)
+                     : unchanged;
   if (!workers.ok()) {
     workers_.reset();
     Decide(rendezvous::ProcessNotStarted{workers.status()});

@@ -1,7 +1,7 @@
-// Carries out what a node's agent decides, with the processes of this machine: starts workers, ends them with
-// everything that they started, keeps their logs, and tells the coordinator. Driven by the caller's poll(2)
-// loop; no call waits. Not thread safe. To be used from a thread that lives as long as the process (the main
-// thread): the workers die with it.
+// Carries out the decisions of a node's agent: starts workers on this machine, ends them and every process
+// they started, keeps their logs, and reports to the coordinator. Driven by the caller's poll(2) loop; no
+// call blocks. Not thread-safe. Must be used from a thread that lives as long as the process, such as the
+// main thread, because the workers are killed when that thread exits.
 #pragma once
 
 #include <poll.h>
@@ -33,22 +33,23 @@ class NodeHost {
  public:
   struct Deps {
     const Clock& clock;
-    DiskQueue& disk;  // for logs
+    DiskQueue& disk;  // used for logs
     Orphans& orphans;
-    std::function<void(rendezvous::NodeEvent event)> tell;  // the coordinator
+    std::function<void(rendezvous::NodeEvent event)> tell;  // reports an event to the coordinator
     WorkerSet::LineSink show_line;
   };
 
   NodeHost(WorkerStart start, rendezvous::AgentOptions options, Deps deps);
 
+  // Handles a command from the coordinator.
   void Handle(rendezvous::NodeCommand command);
 
   void AddPollFds(std::vector<pollfd>& fds) const;
-  // After poll(2): whatever there is to read, to tell and to end.
+  // Reads output, sends reports, and ends processes as they become due. Call this after poll(2).
   void Advance();
-  // How long poll(2) may wait, in ms, at most `most`: then Advance has something to do.
+  // Returns the timeout for poll(2): the time in ms until Advance has work to do, but at most `most`.
   int PollMs(absl::Duration most) const;
-  // No process of an attempt is left.
+  // Whether no processes of an attempt are left.
   bool is_idle() const { return agent_.is_idle(); }
 
  private:
@@ -79,12 +80,12 @@ class NodeHost {
   rendezvous::Agent agent_;
   std::deque<rendezvous::AgentEvent> events_;
   bool is_deciding_ = false;
-  std::optional<WorkerSet> workers_;  // of the attempt
+  std::optional<WorkerSet> workers_;  // workers of the current attempt
   OomKills oom_kills_before_;
   ProcessProbe<rendezvous::Activity> activity_{&LookAtThreads};
-  std::optional<StackRound> stacks_;  // while they are taken
+  std::optional<StackRound> stacks_;  // set while stacks are being taken
   ProcessProbe<std::string> threads_{&DescribeThreads};
-  std::map<int, StackDump> dumps_;  // by worker
+  std::map<int, StackDump> dumps_;  // keyed by worker
   absl::Duration next_boards_ = absl::ZeroDuration();
 };
 

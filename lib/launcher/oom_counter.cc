@@ -95,15 +95,17 @@ OomKills CountOomKills(const std::string& root) {
 }
 
 std::string DescribeSigkill(const OomKills& before, const OomKills& after) {
-  if (Increase(before.group, after.group) > 0) return ": the kernel ended it for lack of memory";
+  if (Increase(before.group, after.group) > 0) return ": the kernel killed it because memory ran out";
   const int64_t on_machine = Increase(before.machine, after.machine);
   if (on_machine > 0) {
-    return absl::StrCat(": by another process, or maybe for lack of memory: the kernel ended ", on_machine,
-                        on_machine == 1 ? " process" : " processes", " on this machine meanwhile");
+    return absl::StrCat(": either another process killed it or memory ran out; the kernel killed ",
+                        on_machine, on_machine == 1 ? " process" : " processes",
+                        " on this machine in the meantime");
   }
   const bool is_known = (before.group && after.group) || (before.machine && after.machine);
-  return is_known ? ": by another process (the kernel ended none for lack of memory)"
-                  : ": by another process, or for lack of memory, which cannot be told here";
+  return is_known
+             ? ": another process killed it (no OOM kill was recorded)"
+             : ": either another process killed it or memory ran out; this machine does not record which";
 }
 
 }  // namespace trainctl::launcher

@@ -1,5 +1,5 @@
-// Whether a process that got SIGKILL was ended by the kernel for lack of memory: read from the counters of
-// this process's own control group, which its workers share, and of the machine. Thread safe.
+// Determines whether the kernel killed a process because memory ran out, from the OOM kill counters of the
+// machine and of the control group that this process shares with its workers. Thread-safe.
 //
 //   const OomKills before = CountOomKills();
 //   ...  // a worker is killed by SIGKILL
@@ -12,18 +12,19 @@
 
 namespace trainctl::launcher {
 
-// Processes that the kernel has ended for lack of memory; nullopt: cannot be read here.
+// Numbers of OOM kills; nullopt if the counter cannot be read on this machine.
 struct OomKills {
-  // Of this process's control group alone, whichever limit was met: that of the group, of one above it, or
-  // the machine's. Kills in groups above, below and next to it are others'.
+  // Kills in this process's control group, whether they were caused by the group's own limit, a parent
+  // group's, or the machine's. Kills in parent, child, and sibling groups are not counted.
   std::optional<int64_t> group;
-  std::optional<int64_t> machine;  // since it was started, in any group
+  std::optional<int64_t> machine;  // kills in all groups since boot
 };
 
-// `root` is put before /proc and the mount points that it names, for tests.
+// Reads the counters. Tests set `root`, which is prepended to /proc and to the mount points listed there.
 OomKills CountOomKills(const std::string& root = "");
 
-// Why a worker got SIGKILL between the two counts, to be appended to the words for the signal.
+// Returns the likely reason for a SIGKILL that occurred between the two counts, to append to the signal's
+// name.
 std::string DescribeSigkill(const OomKills& before, const OomKills& after);
 
 }  // namespace trainctl::launcher

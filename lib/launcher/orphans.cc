@@ -53,9 +53,9 @@ absl::Status Orphans::KillAll(absl::Duration timeout) {
     ForEachProcess(&Kill, &scan);
     if (scan.num_left == 0) return absl::OkStatus();
     if (clock.Monotonic() > give_up) {
-      return EnvironmentError(absl::StrCat(scan.num_left,
-                                           " processes of the job were killed and do not end; they hang in "
-                                           "the kernel, see 'ps'"));
+      return EnvironmentError(absl::StrCat(
+          scan.num_left,
+          " of the job's processes were killed but have not exited; they hang in the kernel (see 'ps')"));
     }
     ::nanosleep(&kPause, nullptr);
   }

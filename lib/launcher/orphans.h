@@ -1,8 +1,7 @@
-// Ends what a killed keeper (keeper.h) leaves behind. As a subreaper, this process becomes the
-// parent of the processes that its descendants leave behind. Processes that a keeper started carry the mark
-// of descent_mark.h. Other children, such as a daemon of the job script that executed this program, are left
-// alone. If no mark is available, the only children left alone are those that existed at construction. Not
-// thread safe.
+// Ends the processes that a killed keeper (keeper.h) leaves behind. This process becomes a subreaper, so
+// orphaned descendants are reparented to it. Processes started by a keeper carry the mark of descent_mark.h;
+// other children, such as a daemon of the job script that executed this program, are left alone. If no mark
+// is available, leaves only the children that existed at construction alone. Not thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -16,22 +15,23 @@ namespace trainctl::launcher {
 
 class Orphans {
  public:
-  // Inherits from now on.
+  // Makes this process a subreaper.
   Orphans();
   ~Orphans();
   Orphans(const Orphans&) = delete;
   Orphans& operator=(const Orphans&) = delete;
 
-  // A keeper, which bears the mark itself.
+  // Registers a keeper, which is spared although it carries the mark itself.
   void AddKeeper(pid_t pid) { kept_.insert(pid); }
   void RemoveKeeper(pid_t pid) { kept_.erase(pid); }
 
-  // SIGKILLs them and what they leave behind in turn, until none is left. EnvironmentError if some cannot be
-  // ended within `timeout`.
+  // Sends SIGKILL to these processes, and to any they leave behind in turn, until none remain. Returns
+  // EnvironmentError if some are still alive after `timeout`.
   absl::Status KillAll(absl::Duration timeout);
 
  private:
-  std::set<pid_t> kept_;  // keepers; without a mark, also children from before
+  // Registered keepers. If there is no mark, also the children that existed at construction.
+  std::set<pid_t> kept_;
   int was_subreaper_ = 0;
 };
 

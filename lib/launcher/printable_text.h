@@ -1,4 +1,4 @@
-// Bytes of unknown origin as text that is safe to print and to send. Pure; thread safe.
+// Converts bytes of unknown origin to text that is safe to print and to transmit. Pure; thread-safe.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace trainctl::launcher {
 
-// Valid UTF-8 stays; every other byte and every control character (NUL, ESC, CR, ...) but tab
-// becomes U+FFFD. Newlines stay only when asked for.
+// Returns `bytes` with invalid UTF-8 bytes and control characters (NUL, ESC, CR, ...) replaced by U+FFFD.
+// Keeps valid UTF-8 and tabs; keeps newlines only if `keep_newlines` is true.
 std::string PrintableText(absl::string_view bytes, bool keep_newlines = false);
 
 }  // namespace trainctl::launcher

@@ -1,5 +1,5 @@
-// What /proc says of a node's workers. A look may take a while, or wait for the kernel, so each is taken in a
-// thread of its own and handed on when it is there. Not thread safe.
+// Reads /proc entries of a node's workers. A read may be slow or block in the kernel, so each one runs in its
+// own thread and its result is returned when it is ready. Not thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -23,17 +24,21 @@ class ProcessProbe {
 
   explicit ProcessProbe(T (*look)(pid_t pid)) : look_(look) {}
 
-  // Begins a look at this worker, whose process is `pid`, unless one is under way.
+  // Starts a read of process `pid` for this worker, unless one is already in progress.
   void Ask(int worker, pid_t pid) {
     std::shared_ptr<Answer>& asked = asked_[worker];
     if (asked != nullptr) return;
     asked = std::make_shared<Answer>();
-    std::thread([pid, look = look_, answer = asked] {
-      answer->value = look(pid);
-      answer->is_there = true;
-    }).detach();
+    try {
+      std::thread([pid, look = look_, answer = asked] {
+        answer->value = look(pid);
+        answer->is_there = true;
+      }).detach();
+    } catch (const std::system_error&) {
+      asked_.erase(worker);  // no thread available now; a later call may succeed
+    }
   }
-  // The next look that is there, once; nullopt while there is none.
+  // Returns a result that is ready, or nullopt if there is none. Each result is returned only once.
   std::optional<Seen> Take() {
     for (auto it = asked_.begin(); it != asked_.end(); ++it) {
       if (!it->second->is_there) continue;
@@ -43,7 +48,7 @@ class ProcessProbe {
     }
     return std::nullopt;
   }
-  // Looks under way are of no account any more.
+  // Discards the results of all reads in progress.
   void Forget() { asked_.clear(); }
 
  private:
@@ -52,7 +57,7 @@ class ProcessProbe {
     T value = {};
   };
   T (*const look_)(pid_t pid);
-  std::map<int, std::shared_ptr<Answer>> asked_;  // by worker
+  std::map<int, std::shared_ptr<Answer>> asked_;  // keyed by worker
 };
 
 }  // namespace trainctl::launcher

@@ -1,18 +1,18 @@
-// Finding processes in /proc, and files in folders, with system calls alone: no memory is allocated and no
-// lock is taken, so that it also works in a process that was forked and never executed anything. Thread safe.
+// Finds processes in /proc and files in folders using only system calls. Does not allocate memory or take
+// locks, so it can be used in a forked process before exec. Thread-safe.
 #pragma once
 
 #include <sys/types.h>
 
 namespace trainctl::launcher {
 
-// Its parent; -1 when the process is gone.
+// Returns the parent's process id, or -1 if the process is gone.
 pid_t ParentOf(pid_t pid);
 
-// Calls `visit` for every file and folder in `folder`; for none where it cannot be read.
+// Calls `visit` for every file and folder in `folder`. Makes no calls if `folder` cannot be read.
 void ForEachEntry(const char* folder, void (*visit)(const char* name, void* context), void* context);
 
-// Calls `visit` for every process of the machine.
+// Calls `visit` for every process on the machine.
 void ForEachProcess(void (*visit)(pid_t pid, void* context), void* context);
 
 }  // namespace trainctl::launcher

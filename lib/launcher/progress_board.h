@@ -1,5 +1,6 @@
-// The last step of a worker and its signs of life, in memory that it shares with its agent: exact even when
-// the worker is killed or hangs in the middle of it, and free to update. Lock-free; the step has one writer.
+// A worker's latest step and life signs, in memory shared with its agent. The values remain readable if the
+// worker is killed or hangs during a step, and updating them costs next to nothing. Lock-free; only one
+// thread may write the step.
 #pragma once
 
 #include <string>
@@ -12,9 +13,9 @@ namespace trainctl::launcher {
 
 class ProgressBoard {
  public:
-  // The agent's side: a new, empty board, for the worker to inherit as fd().
+  // Creates an empty board in the agent; the worker inherits it as fd().
   static absl::StatusOr<ProgressBoard> Create();
-  // The worker's side. EnvironmentError when `fd` is not a board.
+  // Opens the board in the worker. Returns EnvironmentError if `fd` is not a board.
   static absl::StatusOr<ProgressBoard> Open(int fd);
   ProgressBoard(ProgressBoard&& other) noexcept;
   ProgressBoard& operator=(ProgressBoard&& other) noexcept;
@@ -22,10 +23,12 @@ class ProgressBoard {
 
   int fd() const { return fd_; }
   void Write(const Progress& progress);
-  // The worker's signs of life go here from now on. The memory stays mapped as long as the process lives.
+  // Publishes the worker's life signs on this board from now on. The memory remains mapped for the life of
+  // the process.
   void PublishLifeSigns();
 
-  // Step -1 while nothing was written. The phase is empty if the writer died while writing it.
+  // Reads the worker's progress. The step is -1 before the first Write, and the phase is empty if the writer
+  // died while writing it.
   Progress Read() const;
   rendezvous::Standing ReadStanding() const;
 

@@ -1,7 +1,8 @@
-// Signals as something to poll. While one exists, SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 (with which
-// batch systems warn of the end of an allocation) arrive here instead of ending the process, the last three
-// unless they were ignored before (nohup), and SIGPIPE is ignored: a closed terminal ends no job. One at a
-// time in a process.
+// Delivers signals through a descriptor for poll(2). While a SignalPipe exists, SIGINT, SIGTERM, SIGHUP,
+// SIGUSR1, and SIGUSR2 arrive here instead of terminating the process. Batch systems use the last two to
+// announce the end of an allocation. SIGHUP, SIGUSR1, and SIGUSR2 stay ignored if they were ignored before
+// (nohup). SIGPIPE is ignored, so closing the terminal does not end a job. Only one SignalPipe may exist in a
+// process at a time.
 #pragma once
 
 #include <signal.h>
@@ -13,20 +14,22 @@
 
 namespace trainctl::launcher {
 
-// Those that stop a job.
+// The signals that stop a job.
 inline constexpr std::array kStopSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
-// Nobody who ignores one of these for us (nohup, a script that keeps SIGUSR1 to itself) is overruled.
+// Whether a signal must stay ignored because it was ignored when the program started, for example by nohup or
+// by a script that handles SIGUSR1 itself.
 bool IsKeptOut(int signal_number, const struct sigaction& former);
 
 class SignalPipe {
  public:
+  // Installs the handlers. The process must not have another SignalPipe.
   static absl::StatusOr<SignalPipe> Install();
   SignalPipe(SignalPipe&& other) noexcept;
-  ~SignalPipe();  // puts the former handlers back
+  ~SignalPipe();  // restores the previous handlers
 
   int fd() const { return read_fd_; }
-  bool HasAny() const;      // signals to take
-  std::vector<int> Take();  // the signals that came since the last call
+  bool HasAny() const;      // whether there are signals for Take to return
+  std::vector<int> Take();  // signals received since the last call
 
  private:
   SignalPipe() = default;

@@ -1,4 +1,4 @@
-// The stacks of a process that stands still, from gdb. Not thread safe.
+// Dumps the stacks of a hanging process with gdb. Not thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -13,17 +13,18 @@ namespace trainctl::launcher {
 
 class StackDump {
  public:
-  static bool IsPossible();  // there is a gdb
+  static bool IsPossible();  // whether gdb is installed
 
-  // Begins. What the process says of itself (ShowStackSignal) comes by way of its own output.
+  // Starts gdb. If the process still reports its own stack (ShowStackSignal), the report appears in the
+  // process's output, not here.
   explicit StackDump(pid_t pid);
-  // Ends gdb, which lets go of the process.
+  // Terminates gdb, which detaches from the process.
   ~StackDump();
   StackDump(const StackDump&) = delete;
   StackDump& operator=(const StackDump&) = delete;
 
-  int fd() const { return output_fd_; }  // readable when there is more; -1: nothing more comes
-  // Hands on what there is. True when it is over: gdb has ended, or did not start.
+  int fd() const { return output_fd_; }  // readable while there is output; -1 once it has ended
+  // Passes the available output to `sink`. Returns true once gdb has ended, or if it did not start.
   bool Continue(const std::function<void(absl::string_view text)>& sink);
 
  private:

@@ -82,14 +82,14 @@ rendezvous::Activity LookAtThreads(pid_t pid) {
 
 std::string DescribeThreads(pid_t pid) {
   std::string text =
-      absl::StrCat("trainctl: process ", pid, " does not answer; /proc says of its threads:\n");
+      absl::StrCat("trainctl: process ", pid, " does not respond; its threads according to /proc:\n");
   int num_threads = 0;
   std::error_code error;
   for (std::filesystem::directory_iterator it(absl::StrCat("/proc/", pid, "/task"), error), end;
        !error && it != end; it.increment(error)) {
     if (++num_threads <= kMaxThreads) absl::StrAppend(&text, DescribeThread(it->path().string()));
   }
-  if (num_threads == 0) absl::StrAppend(&text, "  it is gone\n");
+  if (num_threads == 0) absl::StrAppend(&text, "  the process has exited\n");
   if (num_threads > kMaxThreads) absl::StrAppend(&text, "  and ", num_threads - kMaxThreads, " more\n");
   return text;
 }

@@ -1,5 +1,5 @@
-// What /proc says of a process's threads, without its help. Both may wait for the kernel: call them from a
-// thread of their own (process_probe.h). Thread safe.
+// Reads the states of a process's threads from /proc, without cooperation from the process. Both functions
+// may block in the kernel, so call them from a separate thread (process_probe.h). Thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -10,12 +10,12 @@
 
 namespace trainctl::launcher {
 
-// Looks several times within a tenth of a second: a process is busy when one of its threads computes, waits
-// for a core, or waits for a disk, in any of the looks; or when it is traced (a debugger looks at it).
+// Samples the process several times within a tenth of a second. The process counts as busy if, in any sample,
+// it is traced (by a debugger) or one of its threads is running or is waiting for a core or a disk.
 rendezvous::Activity LookAtThreads(pid_t pid);
 
-// For a person: of each thread its state, the signals that wait for it, the system call it is in, where the
-// kernel holds it, and the kernel's stack of it where one may read that (root).
+// Returns a human-readable description of each thread: its state, pending signals, current system call, and
+// wait channel in the kernel, and its kernel stack if permissions allow (root only).
 std::string DescribeThreads(pid_t pid);
 
 }  // namespace trainctl::launcher

@@ -1,13 +1,12 @@
 #include "launcher/worker_contract.h"
 
-#include <filesystem>
 #include <set>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "base/files.h"
+#include "base/plugin_path.h"
 #include "base/status.h"
 
 namespace trainctl::launcher {
@@ -44,23 +43,23 @@ absl::StatusOr<WorkerFlags> ParseWorkerFlags(std::vector<std::string>& args) {
       others.push_back(args[i]);
       continue;
     }
-    if (i + 1 == args.size()) return UsageError(absl::StrCat(args[i], " needs a value"));
-    if (!seen.insert(args[i]).second) return UsageError(absl::StrCat(args[i], " is given twice"));
+    if (i + 1 == args.size()) return UsageError(absl::StrCat(args[i], " requires a value"));
+    if (!seen.insert(args[i]).second) return UsageError(absl::StrCat(args[i], " was given twice"));
     *target = args[++i];
   }
   for (const char* name : {"--run-dir", "--socket", "--token-file", "--worker-id"}) {
     if (!seen.contains(name)) {
-      return UsageError(absl::StrCat(name, " is missing; a worker is started by 'trainctl launch'"));
+      return UsageError(absl::StrCat(name, " is missing; workers are started by 'trainctl launch'"));
     }
   }
   if (!absl::SimpleAtoi(worker_id, &flags.worker_id) || flags.worker_id < 0) {
-    return UsageError(absl::StrCat("--worker-id must be a number from 0, not '", worker_id, "'"));
+    return UsageError(absl::StrCat("--worker-id must be a non-negative integer, not '", worker_id, "'"));
   }
   if (!progress_fd.empty() && (!absl::SimpleAtoi(progress_fd, &flags.progress_fd) || flags.progress_fd < 3)) {
     return UsageError(absl::StrCat("--progress-fd must be a descriptor, not '", progress_fd, "'"));
   }
   if (!incarnation.empty() && (!absl::SimpleAtoi(incarnation, &flags.incarnation) || flags.incarnation < 0)) {
-    return UsageError(absl::StrCat("--incarnation must be a number from 0, not '", incarnation, "'"));
+    return UsageError(absl::StrCat("--incarnation must be a non-negative integer, not '", incarnation, "'"));
   }
   args = std::move(others);
   return flags;
@@ -80,11 +79,7 @@ std::string MemberName(absl::string_view node, int worker_id) {
 }
 
 std::string CudaPluginOf(const std::string& worker_program) {
-  constexpr char kName[] = "libtrainctl_cuda.so";
-  const std::filesystem::path folder = std::filesystem::path(worker_program).parent_path();
-  const std::string beside = folder / kName;
-  const std::string in_lib = folder.parent_path() / "lib" / kName;
-  return !PathExists(beside) && PathExists(in_lib) ? in_lib : beside;
+  return PluginPath(worker_program, "libtrainctl_cuda.so");
 }
 
 }  // namespace trainctl::launcher

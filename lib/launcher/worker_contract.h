@@ -1,14 +1,14 @@
-// What the launcher and a worker program agree on: the command line and the exit codes. Plain;
-// thread safe.
+// The contract between the launcher and a worker program: its command line and its exit codes. Plain data;
+// thread-safe.
 //
 //   worker --run-dir DIR --socket PATH --token-file PATH --worker-id K [--progress-fd N] [--node NAME]
 //          [--address IP] [--incarnation N] [more of its own]
 //
-// It starts with the signals of worker_signals.h ignored and blocked.
+// A worker starts with the signals of worker_signals.h ignored and blocked.
 //
-// Exit code 0: finished, 75: stopped after saving (both announced beforehand, see
-// rpc::WorkerClient::Leave); anything else is a failure. 2, 3, 5, 6 and 7 (style of ExitCode) are
-// failures that a restart cannot cure.
+// Exit code 0 means that the worker finished, and 75 that it stopped after saving; the worker announces both
+// beforehand (rpc::WorkerClient::Leave). Any other code is a failure. Failures with codes 2, 3, 5, 6, and 7
+// cannot be fixed by a restart (see ExitCode).
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 
 namespace trainctl::launcher {
 
-// The node's name where there is but one.
+// The name of the node if there is only one.
 inline constexpr char kLocalNode[] = "local";
 inline constexpr char kLoopback[] = "127.0.0.1";
 
@@ -30,31 +30,34 @@ struct WorkerFlags {
   std::string socket;
   std::string token_file;
   int worker_id = -1;
-  int progress_fd = -1;                          // an inherited ProgressBoard; -1: none
-  std::string node = std::string(kLocalNode);    // whose agent listens on the socket
-  std::string address = std::string(kLoopback);  // of this machine, on which the other workers reach it
-  int64_t incarnation = 0;  // of its member's process: the attempt that it was started in
+  int progress_fd = -1;                        // inherited ProgressBoard; -1 if none
+  std::string node = std::string(kLocalNode);  // node whose agent listens on `socket`
+  // Address at which the other workers reach this machine.
+  std::string address = std::string(kLoopback);
+  int64_t incarnation = 0;  // attempt that started this process of the member
 };
 
 std::vector<std::string> FormatWorkerFlags(const WorkerFlags& flags);
-// Takes its own flags out of `args` (argv without the program) and leaves the others, in order.
-// UsageError when one is missing, repeated or not readable.
+// Removes the contract's flags from `args` (argv without the program) and leaves the other arguments in
+// order. Returns UsageError if a flag is missing, repeated, or malformed.
 absl::StatusOr<WorkerFlags> ParseWorkerFlags(std::vector<std::string>& args);
 
-// The plugin for NVIDIA's devices of this worker program: beside it, or in ../lib. It need not be there.
+// Returns the path of the NVIDIA plugin for this worker program: next to the program or in ../lib. The file
+// may not exist.
 std::string CudaPluginOf(const std::string& worker_program);
 
-// How long a thread of libgomp spins at a barrier before it sleeps. Its own choice is so long that, where
-// other programs want the cores too, the one that is waited for is kept from them: on two cores with two busy
-// neighbours steps took seven times as long as alone, against twice with this; alone there is no difference.
+// How long a libgomp thread spins at a barrier before it sleeps. With the library's much longer default,
+// spinning threads can keep the thread they are waiting for off the cores when other programs are busy. On
+// two cores with two busy neighbors, the default slowed steps down by a factor of seven, compared with a
+// factor of two for this value. On an idle machine there is no difference.
 inline constexpr char kSpinVariable[] = "GOMP_SPINCOUNT";
 inline constexpr char kSpinCount[] = "4000";
-// Which the user may have said: "GOMP_SPINCOUNT=..." or "OMP_WAIT_POLICY=..." is among these.
+// Whether the environment already controls how threads wait, through GOMP_SPINCOUNT or OMP_WAIT_POLICY.
 bool SaysHowThreadsWait(absl::Span<const std::string> environment);
 
-// The member name of worker `worker_id` of `node`: "<node>/<worker id>".
+// Returns the member name of worker `worker_id` on `node`: "<node>/<worker id>".
 std::string MemberName(absl::string_view node, int worker_id);
-// That all members of `node` begin with: "<node>/".
+// Returns the prefix of all member names on `node`: "<node>/".
 std::string MemberPrefix(absl::string_view node);
 
 }  // namespace trainctl::launcher

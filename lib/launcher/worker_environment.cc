@@ -35,7 +35,7 @@ absl::Status CheckWorkerEnv(const std::map<std::string, std::string>& env) {
     if (name.empty() || absl::StrContains(name, "=") || name.find('\0') != std::string::npos ||
         value.find('\0') != std::string::npos) {
       return UsageError(
-          absl::StrCat("launch.env: '", absl::CEscape(name), "' cannot be an environment variable"));
+          absl::StrCat("launch.env: '", absl::CEscape(name), "' is not a valid environment variable name"));
     }
     for (const char* own_name : kOwnNames) {
       if (name != own_name) continue;

@@ -1,4 +1,4 @@
-// What a worker finds in its environment. Thread safe.
+// Builds and checks the environment of workers. Thread-safe.
 #pragma once
 
 #include <map>
@@ -9,10 +9,12 @@
 
 namespace trainctl::launcher {
 
-// This process's environment, overridden by `env`, without the names that are set per worker.
+// Returns this process's environment, overridden by `env` and without the variables that are set for each
+// worker.
 std::vector<std::string> WorkerEnvironment(const std::map<std::string, std::string>& env);
 
-// UsageError when launch.env names a variable that the launcher sets itself, or none at all.
+// Returns UsageError if `env` (launch.env) contains an invalid name or a variable that the launcher sets
+// itself.
 absl::Status CheckWorkerEnv(const std::map<std::string, std::string>& env);
 
 }  // namespace trainctl::launcher

@@ -102,9 +102,9 @@ struct WorkerLog::File {
     ::close(std::exchange(fd, *next));
     size_bytes = 0;
     if (!replaces) return absl::OkStatus();
-    return OnceEach(EnvironmentError(absl::StrCat(path, " has exceeded ", FormatBytes(limit_bytes),
-                                                  " again; whenever this happens, the oldest part of the log "
-                                                  "is removed (launch.log_limit)")),
+    return OnceEach(EnvironmentError(absl::StrCat(
+                        path, " has exceeded ", FormatBytes(limit_bytes),
+                        " again; each time, the oldest part of the log is removed (launch.log_limit)")),
                     is_loss_said);
   }
 
@@ -114,7 +114,7 @@ struct WorkerLog::File {
 
   absl::Status Once(const absl::Status& error) {
     if (std::exchange(is_said, true)) return absl::OkStatus();
-    return absl::Status(error.code(), absl::StrCat(error.message(), "; its output is only shown here"));
+    return absl::Status(error.code(), absl::StrCat(error.message(), "; its output appears only here"));
   }
 
   const std::string path;
@@ -154,7 +154,7 @@ void WorkerLog::Add(absl::string_view bytes, const LineSplitter::Sink& sink) {
   if (fits) file_->waiting_bytes += bytes.size();
   disk_->Post([file = file_, fits, text = std::string(fits ? bytes : "")] {
     return fits ? file->Write(text)
-                : file->Once(EnvironmentError(absl::StrCat("the disk does not keep up with ", file->path)));
+                : file->Once(EnvironmentError(absl::StrCat("the disk is too slow to write ", file->path)));
   });
   recent_.append(bytes.data(), bytes.size());
   if (recent_.size() > 2 * kTailBytes) recent_.erase(0, recent_.size() - kTailBytes);

@@ -1,25 +1,30 @@
-// What a worker makes of signals that stop a job. Call once, before other threads.
+// Controls how a worker handles the signals that stop a job. Call these functions once, before starting other
+// threads.
 #pragma once
 
 #include <vector>
 
 namespace trainctl::launcher {
 
-// A batch system, systemd and a terminal signal every process of a job at once. The launcher answers: it has
-// the workers save and stop. So workers leave SIGINT, SIGHUP, SIGUSR1 and SIGUSR2 alone, and end at SIGTERM
-// only when their parent, the launcher, sends it. SIGPIPE is ignored too: Gloo writes to its peers' sockets
-// with writev, and a peer that is gone shall be an error that the worker reports as another's, not its own
-// death. SIGXFSZ is ignored so that a file that reaches `ulimit -f` is an error with a name.
+// Leaves it to the launcher to stop the workers. A batch system, systemd, and a terminal signal every process
+// of a job at once, and the launcher responds by asking the workers to save and stop. Workers therefore
+// ignore SIGINT, SIGHUP, SIGUSR1, and SIGUSR2, and exit on SIGTERM only if it was sent by their parent, the
+// launcher.
+//
+// SIGPIPE is ignored because Gloo writes to its peers' sockets with writev; a worker should report a lost
+// peer as an error rather than be killed. SIGXFSZ is ignored so that reaching the file size limit (`ulimit
+// -f`) causes an ordinary write error.
 void LeaveStoppingToLauncher();
 
-// The same while the program and its libraries load, which takes a while: what the launcher starts a worker
-// with. LeaveStoppingToLauncher lets in what was blocked.
+// Return the signals that a worker ignores and blocks while the program and its libraries load, which can
+// take a while. LeaveStoppingToLauncher unblocks them.
 std::vector<int> SignalsThatWorkersIgnore();
 std::vector<int> SignalsThatWorkersBlock();
 
-// Makes a worker's main thread print its stack to stderr, once LeaveStoppingToLauncher was called.
+// Returns the signal that makes a worker's main thread print its stack to stderr. Takes effect once
+// LeaveStoppingToLauncher has been called.
 int ShowStackSignal();
-// What a worker writes before its stack, on a line of its own.
-inline constexpr char kStackTitle[] = "trainctl-worker: the main thread stands here:";
+// The line that a worker writes before its stack.
+inline constexpr char kStackTitle[] = "trainctl-worker: stack of the main thread:";
 
 }  // namespace trainctl::launcher

@@ -99,7 +99,7 @@ class Finder {
       if (r_.sequence_parallel.has_value()) {
         Add({"parallel.sequence_parallel"},
             "parallel.sequence_parallel: there is no tensor parallelism, parallel.tp is 1; set parallel.tp, "
-            "or take it out");
+            "or remove it");
       }
       return;
     }
@@ -113,25 +113,27 @@ class Finder {
   std::string NearestTensor(int64_t wanted) const {
     if (!advises_) return "";
     const auto first_that_divides = [&](int64_t degree, int64_t by) -> std::optional<int64_t> {
-      for (; degree >= 1 && degree <= r_.spec->heads; degree += by) {
+      for (; degree >= 1 && degree <= AttentionOf(*r_.spec).heads; degree += by) {
         if (TensorObstacle(degree).empty()) return degree;
       }
       return std::nullopt;
     };
-    return Nearest(first_that_divides(std::min(wanted - 1, r_.spec->heads), -1),
+    return Nearest(first_that_divides(std::min(wanted - 1, AttentionOf(*r_.spec).heads), -1),
                    first_that_divides(wanted + 1, 1));
   }
 
   // What of the model a degree does not divide; "": nothing.
   std::string TensorObstacle(int64_t degree) const {
-    const model::ModelSpec& spec = *r_.spec;
+    const model::Architecture& spec = *r_.spec;
     std::vector<std::string> whole;
     const auto check = [&](absl::string_view what, int64_t count) {
       if (count % degree != 0) whole.push_back(absl::StrCat(what, " (", count, ")"));
     };
-    check("model.heads", spec.heads);
-    if (degree < spec.kv_heads || degree % spec.kv_heads != 0) check("model.kv_heads", spec.kv_heads);
-    check("model.ffn", spec.ffn);
+    const model::Attention& attention = AttentionOf(spec);
+    check("model.heads", attention.heads);
+    if (degree < attention.kv_heads || degree % attention.kv_heads != 0)
+      check("model.kv_heads", attention.kv_heads);
+    check("model.ffn", MlpOf(spec).ffn);
     if (r_.sequence_parallel.value_or(true)) check("data.seq_len", r_.seq_len);
     if (spec.vocab < degree) whole.push_back(absl::StrCat("model.vocab (", spec.vocab, ")"));
     return whole.empty() ? "" : absl::StrCat("does not divide ", absl::StrJoin(whole, " and "));
@@ -155,26 +157,26 @@ class Finder {
     if (r_.spec != nullptr) CheckStages(*r_.spec);
   }
 
-  void CheckStages(const model::ModelSpec& spec) {
+  void CheckStages(const model::Architecture& spec) {
     const int64_t stages = r_.num_stages();
     const std::string what = absl::StrCat("parallel.pp ", r_.pp.value_or(1), " x parallel.virtual_stages ",
                                           r_.virtual_stages.value_or(1));
     // The first may be the embedding alone, the last the head.
-    if (stages < 1 || stages > spec.layers + 2) {
+    if (stages < 1 || stages > NumLayers(spec) + 2) {
       Add({"parallel.pp", "parallel.virtual_stages"},
-          absl::StrCat(what, " are more stages than the ", spec.layers + 2, " blocks of the model (",
-                       spec.layers, " layers, the embedding and the head); lower one of them"));
+          absl::StrCat(what, " are more stages than the ", NumLayers(spec) + 2, " blocks of the model (",
+                       NumLayers(spec), " layers, the embedding and the head); lower one of them"));
       return;
     }
     if (!r_.stage_layers.has_value()) return;
     const std::vector<int64_t>& layers = *r_.stage_layers;
     const int64_t sum = std::accumulate(layers.begin(), layers.end(), int64_t{0});
-    if (static_cast<int64_t>(layers.size()) != stages || sum != spec.layers) {
+    if (static_cast<int64_t>(layers.size()) != stages || sum != NumLayers(spec)) {
       Add({"parallel.stage_layers"},
           absl::StrCat("parallel.stage_layers has ", sum, " layers in ", layers.size(),
-                       " stages, the model has ", spec.layers, ", and ", what, " are ", stages,
+                       " stages, the model has ", NumLayers(spec), ", and ", what, " are ", stages,
                        " stages; as even as they come: [",
-                       absl::StrJoin(EvenStageLayers(spec.layers, stages), ", "), "]"));
+                       absl::StrJoin(EvenStageLayers(NumLayers(spec), stages), ", "), "]"));
       return;
     }
     for (size_t s = 1; s + 1 < layers.size(); ++s) {
@@ -198,7 +200,7 @@ class Finder {
       return;
     }
     if (r_.spec == nullptr || r_.num_stages() < 1) return;
-    const int64_t layers = r_.spec->layers, stages = r_.num_stages();
+    const int64_t layers = NumLayers(*r_.spec), stages = r_.num_stages();
     if (asked.size() == 1) {
       if (asked[0] >= 0 && asked[0] <= layers) return;
       fail(" (", asked[0], "): the model has ", layers, " layers; the nearest is ",
@@ -322,12 +324,12 @@ class Finder {
   // Byte counts stay far below 2^63, and a step fits in memory as a list.
   void CheckSize() {
     if (r_.spec == nullptr || r_.batch_sequences < 1) return;
-    const model::ModelSpec& spec = *r_.spec;
+    const model::Architecture& spec = *r_.spec;
     const int64_t share = std::max<int64_t>(1, r_.batch_sequences / workers_);
-    const double columns =
-        static_cast<double>(8 * spec.hidden + 4 * spec.heads * spec.head_dim + 4 * spec.ffn);
+    const double columns = static_cast<double>(
+        8 * spec.hidden + 4 * AttentionOf(spec).heads * AttentionOf(spec).head_dim + 4 * MlpOf(spec).ffn);
     const double bytes = static_cast<double>(share) * static_cast<double>(r_.seq_len) * 8 *
-                         (columns * static_cast<double>(spec.layers) + static_cast<double>(spec.vocab));
+                         (columns * static_cast<double>(NumLayers(spec)) + static_cast<double>(spec.vocab));
     if (bytes > 1e18) {
       Add({"train.batch_sequences", "data.seq_len"},
           absl::StrCat(Batch(), " x data.seq_len (", r_.seq_len,
@@ -414,7 +416,7 @@ class Finder {
 
 }  // namespace
 
-std::optional<int64_t> LeastMicroBatch(const model::ModelSpec& spec, int64_t share) {
+std::optional<int64_t> LeastMicroBatch(const model::Architecture& spec, int64_t share) {
   const int64_t most = kMaxBlockRuns / model::NumBlocks(spec);
   const int64_t least = share / most + (share % most != 0 ? 1 : 0);
   // Of a batch that no step can hold there is no end of sizes to try.
@@ -510,9 +512,9 @@ std::vector<Request> PossibleCuts(const Request& request) {
     return asked.has_value() ? std::vector<int64_t>{*asked} : divisors;
   };
   std::vector<Request> cuts;
-  for (const int64_t tp : degrees(request.tp, request.devices_per_node, request.spec->heads)) {
+  for (const int64_t tp : degrees(request.tp, request.devices_per_node, AttentionOf(*request.spec).heads)) {
     if (tp < 1) continue;
-    for (const int64_t pp : degrees(request.pp, request.num_workers() / tp, request.spec->layers)) {
+    for (const int64_t pp : degrees(request.pp, request.num_workers() / tp, NumLayers(*request.spec))) {
       Request cut = request;
       cut.pp = pp;
       cut.tp = tp;

@@ -1,8 +1,16 @@
-// The ledger: the one place where a placement is written. For each logical parameter it says which rank holds
-// which box: axes of the mesh cut its dimensions, the local part lies in one bucket (a flat buffer) at one
-// offset, and buckets are cut into equal shards over dp_shard. Gradient sums, the norm, clipping,
-// initialization, checkpoint slices, memory and the equivalence tests are derived from it. It speaks of
-// logical, unpadded tensors. Pure; thread safe.
+// The ledger: the single definition of where each parameter is stored. For each logical parameter, it gives
+// the box that each rank holds:
+//
+// 1. Tensor parallelism (tp) splits one dimension of the parameter into local parts, or replicates it.
+// 2. The local parts of a block's parameters are stored one after the other in one bucket, a flat buffer.
+// 3. Each bucket is divided into equal shards over dp_shard.
+//
+// Gradient sums, the gradient norm, clipping, initialization, checkpoint slices, memory estimates and the
+// equivalence tests are derived from the ledger. Boxes refer to logical tensors without padding. Immutable;
+// thread-safe.
+//
+//   const Ledger ledger(model::Inventory(spec), layout.mesh, layout.zero_stage);
+//   for (const HeldBox& held : ledger.BoxesHeld(rank)) { ... }
 #pragma once
 
 #include <cstdint>
@@ -11,52 +19,55 @@
 
 #include "layout/box.h"
 #include "layout/mesh.h"
-#include "model/model_spec.h"
+#include "model/parameters.h"
 
 namespace trainctl::layout {
 
-// A contiguous run of the elements of a rank's part of a parameter, and where it lies.
+// A contiguous range of a rank's local part of a parameter, and its position in a shard.
 struct ParameterRange {
   int parameter = 0;  // inventory index
-  int64_t begin = 0;  // first element, in the row-major flattened part: of an uncut parameter, all of it
+  int64_t begin = 0;  // index of the first element in the row-major local part (LocalBox)
   int64_t count = 0;
-  int64_t offset = 0;  // of its first element within the shard asked for
+  int64_t offset = 0;  // position of that element in the shard
 };
 
-// A box of a logical parameter in a rank's shard of a bucket, where it lies in row-major order without gaps.
+// A box of a logical parameter in a rank's shard of a bucket. Its elements are stored there in row-major
+// order without gaps.
 struct HeldBox {
   int parameter = 0;  // inventory index
-  Box box;            // in the indices of the whole parameter
+  Box box;            // in indices of the whole parameter
   int bucket = 0;
-  int64_t offset = 0;  // of its first element within the shard
+  int64_t offset = 0;  // position of its first element in the shard
 };
 
+// The flat buffer of one block's parameters. All sizes and offsets are in elements, and are the same on every
+// rank.
 struct Bucket {
-  int id = 0;                    // its index in Ledger::buckets
-  int block = 0;                 // its parameters belong to this block
+  int id = 0;                    // index in Ledger::buckets()
+  int block = 0;                 // the block that owns the parameters
   std::vector<int> parameters;   // inventory indices, in buffer order
-  std::vector<int64_t> offsets;  // elements from the bucket's start
-  int64_t numel = 0;             // without padding
-  int64_t shard_numel = 0;       // per dp_shard rank, a multiple of kShardAlign
+  std::vector<int64_t> offsets;  // start of each parameter in the bucket
+  int64_t numel = 0;             // sum of the local parts at tp coordinate 0, the largest; without padding
+  int64_t shard_numel = 0;       // size of each dp_shard rank's shard, a multiple of kShardAlign
   int64_t padded_numel = 0;      // shard_numel * dp_shard
-  std::vector<int> used_by;      // blocks that read it (its own, and the head for tied embeddings)
+  std::vector<int> used_by;      // blocks that read it: its own, and the head if the embeddings are tied
 };
 
-// Shards start on 64-byte borders in every dtype of two bytes or more.
+// Makes shards start at multiples of 64 bytes in every dtype of at least two bytes.
 inline constexpr int64_t kShardAlign = 32;
 
-// A sum over ranks that training needs. The names are unique; the mutation tests leave out and
-// double each of them.
+// A sum over ranks that training needs. Names are unique. The mutation tests omit and duplicate each one.
 struct Reduction {
-  std::string name;  // "gradient/3/dp_shard", "loss/world", "grad_norm/dp_shard", ...
+  std::string name;  // "gradient/3/dp_shard", "loss/dp_shard", "grad_norm/dp_shard", ...
   Axis axis = Axis::kDpShard;
 };
 
 class Ledger {
  public:
-  // zero_stage: 0 = nothing sharded, 1 = optimizer, 2 = and gradients, 3 = and parameters.
-  // owners: for each block the coordinates on pp that run it, ascending; empty: all of them lie on 0.
-  // sequence_parallel: between its products each rank of tp runs on a part of the tokens.
+  // A `zero_stage` of 0 shards nothing, 1 shards optimizer state, 2 also gradients, and 3 also parameters.
+  // `owners` has the pp coordinates that run each block, in ascending order. If it is empty, pp coordinate 0
+  // runs all blocks. `sequence_parallel` is as in Layout: tp ranks split the tokens between the matrix
+  // products.
   Ledger(std::vector<model::Parameter> inventory, Mesh mesh, int zero_stage,
          std::vector<std::vector<int>> owners = {}, bool sequence_parallel = true);
 
@@ -71,59 +82,70 @@ class Ledger {
   const std::vector<Bucket>& buckets() const { return buckets_; }  // index = id
   int num_buckets() const { return static_cast<int>(buckets_.size()); }
   int num_blocks() const { return static_cast<int>(buckets_of_block_.size()); }
-  // The bucket of a parameter, and its offset there: the same on every rank, so that where the parts of ranks
-  // differ, the smaller ones are padded.
+  // The bucket of a parameter, and the parameter's offset in it. Both are the same on every rank. If the
+  // local parts of the ranks differ in size, the smaller ones are padded.
   int bucket_of(int parameter) const { return bucket_of_[static_cast<size_t>(parameter)]; }
   int64_t offset_of(int parameter) const { return offsets_[static_cast<size_t>(parameter)]; }
-  // Ids of the buckets whose parameters a block reads: its own first, then those it shares.
+  // IDs of the buckets whose parameters a block reads: its own bucket, then those that it shares.
   const std::vector<int>& buckets_of_block(int block) const {
     return buckets_of_block_[static_cast<size_t>(block)];
   }
 
-  // Coordinates on pp that hold a bucket, ascending: where the blocks run that read it. Where there are
-  // several, each has a part of its gradient, and the first counts in the norm and writes the checkpoint.
+  // The pp coordinates that hold a bucket, in ascending order: those that run a block that reads it. If there
+  // are several, each computes a part of its gradient. Only the first counts it in the gradient norm and
+  // writes it to checkpoints.
   const std::vector<int>& owners(int bucket) const { return owners_[static_cast<size_t>(bucket)]; }
-  // The buckets that a coordinate on pp holds, ascending.
+  // The buckets that a pp coordinate holds, in ascending order.
   std::vector<int> BucketsOfOwner(int coordinate) const;
 
-  // What tp leaves of a parameter to a rank (model::ShareOf), all shards of its dp_shard group together.
+  // The local part of a parameter that tp assigns to a rank (model::ShareOf), before it is sharded over
+  // dp_shard.
   Box LocalBox(int parameter, int rank) const;
-  // Neighbours on tp that have the same box of a parameter, from a multiple of their number on; 1: each has
-  // its own.
+  // Number of neighbouring tp coordinates that hold the same box of a parameter; 1 if every box is different.
+  // Each such group starts at a multiple of this number.
   int Copies(int parameter) const;
-  // Of those that have a part of its gradient each: what is summed. Parts of the sequence are other tokens,
-  // queries of other heads give other gradients of their keys. Otherwise copies have the same gradient.
+  // Number of neighbouring tp coordinates over which a parameter's gradient must be summed; 1 if none. It is
+  // Copies() if the copies compute different gradients. Copies of a parameter that tp splits (a key head, for
+  // example) differ because their ranks have different query heads. With sequence parallelism, all copies
+  // differ because their ranks have different tokens.
   int GradientCopies(int parameter) const;
-  // What of a rank's part of a bucket is summed over so many neighbours on tp.
+  // The ranges of OptimizerRanges() whose gradient is summed over exactly `copies` neighbours
+  // (GradientCopies).
   std::vector<ParameterRange> RangesOfCopies(int bucket, int rank, int copies) const;
-  // At most so many elements of any rank's part, then.
+  // An upper bound on the number of elements in RangesOfCopies(), valid for every rank.
   int64_t NumelOfCopies(int bucket, int copies) const;
-  // The numbers of neighbours of such sums of a bucket, descending.
+  // The distinct values of GradientCopies() above 1 among the parameters of a bucket, in descending order.
   std::vector<int> CopiesOfBucket(int bucket) const;
 
-  // What a rank's optimizer state holds of a bucket, padding left out, by offset: its shard, which is all of
-  // it where dp_shard = 1. For ranks that hold the bucket: see owners.
+  // The ranges of a rank's shard of a bucket, without padding, by offset. Optimizer state is stored for this
+  // shard, which is the whole bucket if dp_shard = 1. The rank must hold the bucket (see owners()).
   std::vector<ParameterRange> OptimizerRanges(int bucket, int rank) const;
-  // Elements of optimizer state that one rank holds for a bucket, padding included.
+  // Number of elements in one rank's shard of a bucket, including padding. Each kind of optimizer state has
+  // as many.
   int64_t optimizer_numel(int bucket) const;
-  // The optimizer state of a rank in all buckets that it holds, as boxes.
+  // The shards of a rank in all buckets that it holds, as boxes.
   std::vector<HeldBox> BoxesHeld(int rank) const;
 
-  // Axes, of more than one coordinate, over which a parameter's gradient is summed. Each coordinate of the
-  // data axes and of cp sees other tokens. On tp the copies take part, on pp the owners of the bucket.
+  // The axes of degree above 1 over which a parameter's gradient is summed. Every coordinate of dp_replicate,
+  // dp_shard and cp has different tokens. On pp, only the owners of the bucket take part in the sum. On tp,
+  // only the copies do (GradientCopies).
   std::vector<Axis> GradientAxes(int parameter) const;
-  // Whether a rank adds the squares of its part of a parameter to the norm. The norm is summed over dp_shard,
-  // tp and pp; every coordinate of the other axes computes the same one.
+  // Whether a rank adds the squares of its part of a parameter to the gradient norm. The sum of squares is
+  // reduced over dp_shard, tp and pp. It is already the same on all coordinates of the other axes.
   bool CountsInNorm(int parameter, int rank) const;
 
-  // The number of a rank among those that write a checkpoint, 0 for rank 0; -1: it holds only copies.
+  // WriterIndex() is a rank's index among the ranks that write a checkpoint, 0 for rank 0. It is -1 if the
+  // rank's dp_replicate or cp coordinate is not 0, because it then holds only copies.
   int num_writers() const { return static_cast<int>(mesh_.pp * mesh_.dp_shard * mesh_.tp); }
   int WriterIndex(int rank) const;
   bool WritesCheckpoint(int rank) const { return WriterIndex(rank) >= 0; }
-  // Those of BoxesHeld(rank) that the rank writes: over all ranks, each element of each parameter once.
+  // The boxes of BoxesHeld(rank) that the rank writes to a checkpoint. Over all ranks, they contain each
+  // element of each parameter exactly once.
   std::vector<HeldBox> BoxesToWrite(int rank) const;
 
-  // Every sum of a step, for the executor and for the mutation tests.
+  // The sums of gradients and scalars over ranks in a training step or an evaluation, except sums over cp.
+  // Sums of activations over tp are not listed. The executor refuses to sum gradients or scalars under other
+  // names. The mutation tests and `trainctl verify` also use this list.
   std::vector<Reduction> Reductions() const;
 
  private:
@@ -142,9 +164,10 @@ class Ledger {
   std::vector<std::vector<int>> owners_;  // by bucket
 };
 
-// Names of the reductions, so that executor and ledger cannot drift apart.
-std::string GradientReduction(int bucket, absl::string_view over);  // the name of an axis, or NameOfCopies
-// "tp", or of less than the whole axis "2 of tp".
+// Names of reductions, shared by the ledger and the executor so that they agree. `over` is the name of an
+// axis or NameOfCopies().
+std::string GradientReduction(int bucket, absl::string_view over);
+// Returns "tp", or "2 of tp" if `copies` is 2 and the axis has more ranks.
 std::string NameOfCopies(const Mesh& mesh, int copies);
 inline constexpr char kLossTokensReduction[] = "loss_tokens";
 inline constexpr char kLossReduction[] = "loss";

@@ -1,8 +1,9 @@
 #include "model/config_json.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <initializer_list>
-#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -10,8 +11,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "model/neutral_fields.h"
 #include "model/parameter_names.h"
 
 namespace trainctl::model {
@@ -35,14 +38,13 @@ enum class Windows : uint8_t { kNone, kAll, kPattern, kEverySecond, kUpper };
 struct Family {
   const char* model_type;
   bool gated = true;
-  bool layer_norm = false;
+  NormKind norm = NormKind::kRms;
   Bias bias = Bias::kNone;
   bool bias_default = false;  // where the file does not say
   bool tied_default = false;  // where the file does not say
   bool learned_positions = false;
-  bool qk_norm = false;
-  bool whole_qk_norm = false;
-  bool shared_norm = false;
+  QkNorm qk_norm = QkNorm::kNone;
+  NormPlaces norms = NormPlaces::kBefore;
   bool embedding_norm = false;
   bool head_bias = false;
   bool expert_bias = false;
@@ -51,7 +53,6 @@ struct Family {
   Windows windows = Windows::kNone;
   Mixture mixture = Mixture::kNone;
   bool clamped_gate = false;
-  bool post_norms = false;
   // The class of transformers that the trainer reproduces; null: of another family than the trainer's.
   const char* trained_as = nullptr;
 };
@@ -66,16 +67,16 @@ constexpr Family kFamilies[] = {
      .gated_shared_experts = true,
      .windows = Windows::kUpper,
      .mixture = Mixture::kRouted},
-    {.model_type = "qwen3", .bias = Bias::kByFile, .qk_norm = true, .windows = Windows::kUpper},
+    {.model_type = "qwen3", .bias = Bias::kByFile, .qk_norm = QkNorm::kHead, .windows = Windows::kUpper},
     {.model_type = "qwen3_moe",
      .bias = Bias::kByFile,
-     .qk_norm = true,
+     .qk_norm = QkNorm::kHead,
      .windows = Windows::kUpper,
      .mixture = Mixture::kRouted},
     {.model_type = "deepseek_v2", .mixture = Mixture::kLatent},
     {.model_type = "deepseek_v3", .mixture = Mixture::kLatent},
     {.model_type = "kimi_k2", .mixture = Mixture::kLatent},
-    {.model_type = "olmoe", .qk_norm = true, .whole_qk_norm = true, .mixture = Mixture::kRouted},
+    {.model_type = "olmoe", .qk_norm = QkNorm::kWhole, .mixture = Mixture::kRouted},
     {.model_type = "gpt_oss",
      .bias = Bias::kAll,
      .expert_bias = true,
@@ -83,89 +84,65 @@ constexpr Family kFamilies[] = {
      .windows = Windows::kEverySecond,
      .mixture = Mixture::kRouted,
      .clamped_gate = true},
-    {.model_type = "olmo2", .bias = Bias::kByFile, .qk_norm = true, .whole_qk_norm = true},
+    {.model_type = "olmo2", .bias = Bias::kByFile, .qk_norm = QkNorm::kWhole},
     {.model_type = "smollm3", .bias = Bias::kByFile, .tied_default = true},
     {.model_type = "granite", .bias = Bias::kByFile, .tied_default = true},
     {.model_type = "gemma", .tied_default = true},
-    {.model_type = "gemma2", .tied_default = true, .windows = Windows::kEverySecond, .post_norms = true},
+    {.model_type = "gemma2",
+     .tied_default = true,
+     .norms = NormPlaces::kBeforeAndAfter,
+     .windows = Windows::kEverySecond},
     {.model_type = "gemma3_text",
      .tied_default = true,
-     .qk_norm = true,
-     .windows = Windows::kPattern,
-     .post_norms = true},
+     .qk_norm = QkNorm::kHead,
+     .norms = NormPlaces::kBeforeAndAfter,
+     .windows = Windows::kPattern},
     {.model_type = "internlm2", .bias = Bias::kUseBias},
     {.model_type = "phi3", .windows = Windows::kAll},
     {.model_type = "phi",
      .gated = false,
-     .layer_norm = true,
+     .norm = NormKind::kLayer,
      .bias = Bias::kAll,
-     .shared_norm = true,
+     .norms = NormPlaces::kShared,
      .head_bias = true},
     {.model_type = "gpt2",
      .gated = false,
-     .layer_norm = true,
+     .norm = NormKind::kLayer,
      .bias = Bias::kAll,
      .tied_default = true,
      .learned_positions = true},
-    {.model_type = "gpt_neox", .gated = false, .layer_norm = true, .bias = Bias::kAll},
+    {.model_type = "gpt_neox", .gated = false, .norm = NormKind::kLayer, .bias = Bias::kAll},
     {.model_type = "opt",
      .gated = false,
-     .layer_norm = true,
+     .norm = NormKind::kLayer,
      .bias = Bias::kAll,
      .tied_default = true,
      .learned_positions = true},
     {.model_type = "bloom",
      .gated = false,
-     .layer_norm = true,
+     .norm = NormKind::kLayer,
      .bias = Bias::kAll,
      .tied_default = true,
      .embedding_norm = true},
     {.model_type = "mpt", .gated = false, .bias = Bias::kUseBias, .tied_default = true},
     {.model_type = "starcoder2",
      .gated = false,
-     .layer_norm = true,
+     .norm = NormKind::kLayer,
      .bias = Bias::kUseBias,
      .bias_default = true,
      .tied_default = true,
      .windows = Windows::kAll},
 };
 
-// Fields that cannot change what the model computes in training; of pad_token_id only the gradient of its own
-// row of the embedding, which transformers leaves out and we do not.
-const std::set<std::string>& NeutralFields() {
-  static const auto* fields = new std::set<std::string>{
-      "_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache", "bos_token_id",
-      "eos_token_id", "pad_token_id", "unk_token_id", "sep_token_id", "return_dict", "output_attentions",
-      "output_hidden_states", "torchscript", "use_bfloat16", "_attn_implementation",
-      "_attn_implementation_autoset", "attn_implementation", "_flash_attn_2_enabled", "max_sequence_length",
-      "is_llama_config", "transformers.js_config", "task_specific_params", "problem_type", "id2label",
-      "label2id", "num_labels", "finetuning_task", "prefix", "tokenizer_class", "max_window_layers",
-      "temperature", "top_p", "top_k", "do_sample", "max_length", "min_length", "unsloth_fixed",
-      "unsloth_version",
-      // Settings of generation that older versions of
-      // transformers write.
-      "num_beams", "num_beam_groups", "diversity_penalty", "repetition_penalty", "length_penalty",
-      "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids", "num_return_sequences",
-      "output_scores", "return_dict_in_generate", "forced_bos_token_id", "forced_eos_token_id",
-      "decoder_start_token_id", "remove_invalid_values", "exponential_decay_length_penalty",
-      "suppress_tokens", "begin_suppress_tokens", "typical_p", "early_stopping"};
-  return *fields;
-}
-
-// Fields that change nothing with this value; null is the default of every field, as in transformers.
-bool HasNeutralValue(const std::string& key, const Json& value) {
-  static const auto* values = new std::map<std::string, Json>{{"use_mrope", false},
-                                                              {"is_decoder", false},
-                                                              {"is_encoder_decoder", false},
-                                                              {"add_cross_attention", false},
-                                                              {"tie_encoder_decoder", false},
-                                                              {"chunk_size_feed_forward", 0},
-                                                              {"pruned_heads", Json::object()},
-                                                              {"rope_interleaved", false},
-                                                              {"partial_rotary_factor", 1.0},
-                                                              {"num_nextn_predict_layers", 0}};
-  const auto found = values->find(key);
-  return value.is_null() || (found != values->end() && found->second == value);
+// A whole number, also if it is written as 512.0.
+std::optional<int64_t> WholeNumber(const Json& value) {
+  constexpr double kMost = double{int64_t{1} << 53};  // every whole number below has a double of its own
+  if (value.is_number_unsigned() && value > INT64_MAX) return std::nullopt;
+  if (value.is_number_integer()) return value.get<int64_t>();
+  if (!value.is_number()) return std::nullopt;
+  const double number = value.get<double>();
+  if (!(number >= -kMost && number <= kMost) || std::trunc(number) != number) return std::nullopt;
+  return static_cast<int64_t>(number);
 }
 
 // Reads one object. The first mistake about what the model is sticks as the status; what only training asks
@@ -190,11 +167,10 @@ class Reader {
   int64_t Int(std::initializer_list<const char*> keys, int64_t fallback) {
     const Json* value = Find(keys);
     if (value == nullptr) return fallback;
-    if (!value->is_number_integer() || *value < 0 || *value > (int64_t{1} << 40)) {
-      Fail(NameOf(keys), "a whole number");
-      return fallback;
-    }
-    return value->get<int64_t>();
+    const std::optional<int64_t> number = WholeNumber(*value);
+    if (number.has_value() && *number >= 0 && *number <= (int64_t{1} << 40)) return *number;
+    Fail(NameOf(keys), "a whole number");
+    return fallback;
   }
 
   int64_t Required(std::initializer_list<const char*> keys) {
@@ -226,7 +202,8 @@ class Reader {
   int64_t Position(std::initializer_list<const char*> keys, int64_t fallback) {
     const Json* value = Find(keys);
     if (value == nullptr) return fallback;
-    if (value->is_number_integer() && *value >= 1 && *value <= kMostPositions) return value->get<int64_t>();
+    const std::optional<int64_t> number = WholeNumber(*value);
+    if (number.has_value() && *number >= 1 && *number <= kMostPositions) return *number;
     Refuse(NameOf(keys), absl::StrCat("a whole number from 1 to ", kMostPositions));
     return fallback;
   }
@@ -242,9 +219,14 @@ class Reader {
   void Refuse(absl::string_view key, absl::string_view must) { unknown_fields_.push_back(Wrong(key, must)); }
   void Refuse(std::string reason) { unknown_fields_.push_back(std::move(reason)); }
 
-  void RefuseTheRest(const std::set<std::string>& neutral) {
+  // `is_neutral` says whether a field changes nothing with its value.
+  void RefuseTheRest(bool (*is_neutral)(const std::string& key, const Json& value)) {
     for (const auto& [key, value] : object_.items()) {
-      if (seen_.contains(key) || neutral.contains(key) || HasNeutralValue(key, value)) continue;
+      if (seen_.contains(key) || is_neutral(key, value)) continue;
+      if (const std::string values = NeutralValuesOf(key); !values.empty()) {
+        Refuse(key, absl::StrCat(values, " (nothing else is implemented)"));
+        continue;
+      }
       Refuse(absl::StrCat("field '", key,
                           "' is not known and may change what the model computes; remove it if it does not"));
     }
@@ -280,75 +262,82 @@ class Reader {
   std::set<std::string> seen_;
 };
 
-void ReadSizes(Reader& reader, const Family& family, ModelSpec& spec) {
-  spec.layers = reader.Required({"num_hidden_layers", "n_layer", "n_layers"});
+// Returns the number of layers that the file states. Gives `spec` at least `least_layers` layers, but no more
+// than SetNumLayers allows.
+int64_t ReadSizes(Reader& reader, const Family& family, int64_t least_layers, Architecture& spec) {
+  const int64_t layers = reader.Required({"num_hidden_layers", "n_layer", "n_layers"});
+  SetNumLayers(spec, std::max(layers, least_layers));
   spec.hidden = reader.Required({"hidden_size", "n_embd", "n_embed", "d_model"});
-  spec.heads = reader.Required({"num_attention_heads", "n_head", "n_heads"});
-  spec.kv_heads = reader.Int({"num_key_value_heads"}, spec.heads);
+  Layer& layer = spec.kinds[0];  // all are alike so far
+  Attention& attention = layer.attention;
+  attention.heads = reader.Required({"num_attention_heads", "n_head", "n_heads"});
+  attention.kv_heads = reader.Int({"num_key_value_heads"}, attention.heads);
   spec.vocab = reader.Required({"vocab_size"});
   int64_t usual_ffn = 0;
   if (!family.gated) {
     usual_ffn = std::min<int64_t>(reader.Int({"expansion_ratio"}, 4), 1 << 20) * spec.hidden;
   }
-  spec.ffn = reader.Int({"intermediate_size", "n_inner", "ffn_dim"}, usual_ffn);
+  layer.mlp.ffn = reader.Int({"intermediate_size", "n_inner", "ffn_dim"}, usual_ffn);
   if (reader.Find({"head_dim"}) != nullptr) {
-    spec.head_dim = reader.Required({"head_dim"});
-  } else if (spec.heads > 0 && family.mixture != Mixture::kLatent) {
-    if (spec.hidden % spec.heads != 0) {
+    attention.head_dim = reader.Required({"head_dim"});
+  } else if (attention.heads > 0 && family.mixture != Mixture::kLatent) {
+    if (spec.hidden % attention.heads != 0) {
       reader.Fail("num_attention_heads", "a divisor of hidden_size, since head_dim is not given");
     }
-    spec.head_dim = spec.hidden / spec.heads;
+    attention.head_dim = spec.hidden / attention.heads;
   }
   if (family.learned_positions) {
     spec.learned_positions = reader.Required({"n_positions", "max_position_embeddings"});
     // modeling_opt.py, OPTLearnedPositionalEmbedding: the table has two rows more.
     if (absl::string_view(family.model_type) == "opt") spec.learned_positions += 2;
   }
+  return layers;
 }
 
-void ReadBiases(Reader& reader, const Family& family, ModelSpec& spec) {
+void ReadBiases(Reader& reader, const Family& family, Layer& layer) {
+  Attention& attention = layer.attention;
   switch (family.bias) {
     case Bias::kNone:
       return;
     case Bias::kQkv:
-      spec.qkv_bias = family.trained_as != nullptr || reader.Bool("qkv_bias", true);
+      attention.qkv_bias = family.trained_as != nullptr || reader.Bool("qkv_bias", true);
       return;
     case Bias::kAll:
-      spec.mlp_bias = reader.Bool("enable_bias", true);
-      spec.qkv_bias = spec.attention_out_bias = reader.Bool("attention_bias", spec.mlp_bias);
+      layer.mlp.bias = reader.Bool("enable_bias", true);
+      attention.qkv_bias = attention.out_bias = reader.Bool("attention_bias", layer.mlp.bias);
       return;
     case Bias::kByFile:
-      spec.qkv_bias = spec.attention_out_bias = reader.Bool("attention_bias", false);
-      spec.mlp_bias = reader.Bool("mlp_bias", false);
+      attention.qkv_bias = attention.out_bias = reader.Bool("attention_bias", false);
+      layer.mlp.bias = reader.Bool("mlp_bias", false);
       return;
     case Bias::kUseBias:
-      spec.mlp_bias = reader.Bool("use_bias", reader.Bool("bias", family.bias_default));
-      if (reader.Find({"no_bias"}) != nullptr) spec.mlp_bias = !reader.Bool("no_bias", true);
-      spec.qkv_bias = spec.attention_out_bias = spec.mlp_bias;
+      layer.mlp.bias = reader.Bool("use_bias", reader.Bool("bias", family.bias_default));
+      if (reader.Find({"no_bias"}) != nullptr) layer.mlp.bias = !reader.Bool("no_bias", true);
+      attention.qkv_bias = attention.out_bias = layer.mlp.bias;
       return;
   }
 }
 
-void ReadLatentAttention(Reader& reader, ModelSpec& spec) {
-  LatentAttention& latent = spec.latent.emplace();
+void ReadLatentAttention(Reader& reader, Attention& attention) {
+  LatentAttention& latent = attention.latent.emplace();
   latent.query_rank = reader.Int({"q_lora_rank"}, 0);
   latent.key_value_rank = reader.Required({"kv_lora_rank"});
   latent.nope_dim = reader.Required({"qk_nope_head_dim"});
   latent.rope_dim = reader.Required({"qk_rope_head_dim"});
   latent.value_dim = reader.Required({"v_head_dim"});
-  spec.head_dim = latent.value_dim;
+  attention.head_dim = latent.value_dim;
 }
 
 // Experts in every layer but some leading ones, whatever the family calls them.
-void ReadExperts(Reader& reader, ModelSpec& spec) {
-  Experts e;
+void ReadExperts(Reader& reader, const Family& family, Architecture& spec) {
+  Experts e = {.bias = family.expert_bias, .gated_shared = family.gated_shared_experts};
   e.num_experts = reader.Int({"n_routed_experts", "num_local_experts", "num_experts"}, 0);
   if (e.num_experts == 0) return;  // a dense member of the family
   e.top_k = reader.Required({"num_experts_per_tok", "experts_per_token"});
-  e.ffn = reader.Int({"moe_intermediate_size"}, spec.ffn);
+  e.ffn = reader.Int({"moe_intermediate_size"}, MlpOf(spec).ffn);
   const int64_t shared = reader.Int({"n_shared_experts"}, 0);
   e.shared_ffn = reader.Int({"shared_expert_intermediate_size"}, std::min<int64_t>(shared, 1024) * e.ffn);
-  e.dense_layers = reader.Int({"first_k_dense_replace"}, 0);
+  int64_t dense_layers = reader.Int({"first_k_dense_replace"}, 0);
   for (const char* key : {"moe_layer_freq", "decoder_sparse_step"}) {
     const Json* step = reader.Find({key});
     if (step != nullptr && *step != 1) {
@@ -357,72 +346,87 @@ void ReadExperts(Reader& reader, ModelSpec& spec) {
   }
   if (const Json* dense = reader.Find({"mlp_only_layers"}); dense != nullptr) {
     for (const Json& layer : *dense) {
-      if (layer != e.dense_layers) {
+      if (layer != dense_layers) {
         reader.Fail("mlp_only_layers", "the leading layers 0, 1, 2 and so on");
         break;
       }
-      ++e.dense_layers;
+      ++dense_layers;
     }
   }
-  if (e.dense_layers < 0 || e.dense_layers > spec.layers) {
+  if (dense_layers < 0 || dense_layers > NumLayers(spec)) {
     reader.Fail("first_k_dense_replace", "at most the number of layers");
   }
   spec.mtp_layers = reader.Int({"num_nextn_predict_layers"}, 0);
-  spec.experts = e;
+  SetExperts(spec, e, dense_layers);
 }
 
-// Of the layers, those that attend within a window: what the file says of each layer, else its family's rule.
-double WindowShare(Reader& reader, Windows windows, int64_t layers) {
-  const Json* types = reader.Find({"layer_types"});
-  if (types != nullptr && types->is_array() && !types->empty()) {
-    const auto sliding = std::count(types->begin(), types->end(), Json("sliding_attention"));
-    return static_cast<double>(sliding) / static_cast<double>(types->size());
-  }
+// Returns, for each layer, whether it has a window according to the family's rule.
+std::vector<bool> UsuallyWindowed(Reader& reader, Windows windows, int64_t layers) {
+  std::vector<bool> has_window(static_cast<size_t>(layers));
+  const auto set = [&](auto rule) {
+    for (size_t i = 0; i < has_window.size(); ++i) has_window[i] = rule(i);
+    return has_window;
+  };
+  const auto all_but_every = [&](size_t period) {
+    return set([period](size_t i) { return (i + 1) % period != 0; });
+  };
   switch (windows) {
     case Windows::kNone:
-      return 0;
+      return has_window;
     case Windows::kAll:
-      return 1;
+      return set([](size_t) { return true; });
     case Windows::kEverySecond:
-      return 0.5;
-    case Windows::kPattern: {
-      const auto pattern =
-          static_cast<double>(std::max<int64_t>(1, reader.Int({"sliding_window_pattern"}, 6)));
-      return (pattern - 1) / pattern;
-    }
+      return all_but_every(2);
+    case Windows::kPattern:
+      return all_but_every(
+          static_cast<size_t>(std::max<int64_t>(1, reader.Int({"sliding_window_pattern"}, 6))));
     case Windows::kUpper: {
-      const int64_t below = std::min(layers, reader.Int({"max_window_layers"}, 28));
-      return static_cast<double>(layers - below) / static_cast<double>(std::max<int64_t>(1, layers));
+      const auto first = static_cast<size_t>(reader.Int({"max_window_layers"}, 28));
+      return set([first](size_t i) { return i >= first; });
     }
   }
-  return 0;
+  return has_window;
 }
 
-void ReadWindow(Reader& reader, Windows windows, ModelSpec& spec) {
+// Returns, for each layer, whether it has a window. If the file has `layer_types`, they determine the first
+// `stated` layers. The family's rule determines all other layers.
+std::vector<bool> WindowedLayers(Reader& reader, Windows windows, int64_t stated, int64_t layers) {
+  const Json* types = reader.Find({"layer_types"});
+  const bool has_types = types != nullptr && types->is_array() && !types->empty();
+  if (has_types) stated = std::min(stated, layers);
+  std::vector<bool> has_window(static_cast<size_t>(layers));
+  if (!has_types || stated < layers) has_window = UsuallyWindowed(reader, windows, layers);
+  for (size_t i = 0; has_types && i < static_cast<size_t>(stated); ++i)
+    has_window[i] = (*types)[i % types->size()] == "sliding_attention";
+  return has_window;
+}
+
+void ReadWindow(Reader& reader, Windows windows, int64_t stated_layers, Architecture& spec) {
   if (windows == Windows::kNone) return;
   const int64_t window = reader.Int({"sliding_window"}, 0);
   if (!reader.Bool("use_sliding_window", windows != Windows::kUpper)) return;
-  const double share = WindowShare(reader, windows, spec.layers);
-  if (share == 0) return;
-  spec.sliding_window = window;
-  spec.sliding_window_share = share;
+  SetWindows(spec, window, WindowedLayers(reader, windows, stated_layers, NumLayers(spec)));
 }
 
 // `rope_scaling`, or `rope_parameters` of newer transformers (which carries rope_theta as well).
-std::vector<std::string> ReadRopeTable(const Json& object, ModelSpec& spec) {
+std::vector<std::string> ReadRopeTable(const Json& object, Architecture& spec) {
   if (!object.is_object()) return {"must be an object"};
   Reader reader(object, "", /*all_spellings=*/true);
   const Json* old_kind = reader.Find({"type"});
   const Json* kind = reader.Find({"rope_type", "type"});
+  static const auto* default_kind = new Json("default");
   if (kind == nullptr) {
-    reader.Refuse("rope_type", "\"llama3\" or \"default\"");
-    return reader.unknown_fields();
+    if (object.contains("factor")) {
+      reader.Refuse("rope_type", "\"llama3\" or \"default\"");
+      return reader.unknown_fields();
+    }
+    kind = default_kind;  // as in transformers
   }
   if (old_kind != nullptr && *kind != *old_kind) reader.Refuse("type", "equal to 'rope_type'");
-  spec.rope_theta = reader.Number({"rope_theta"}, spec.rope_theta);
+  spec.rope.theta = reader.Number({"rope_theta"}, spec.rope.theta);
   reader.Only("partial_rotary_factor", 1.0);
   if (*kind == "llama3") {
-    RopeScaling& scaling = spec.rope_scaling.emplace();
+    RopeScaling& scaling = spec.rope.scaling.emplace();
     for (const auto& [key, value] : {std::pair{"factor", &scaling.factor},
                                      {"low_freq_factor", &scaling.low_freq_factor},
                                      {"high_freq_factor", &scaling.high_freq_factor}}) {
@@ -432,55 +436,69 @@ std::vector<std::string> ReadRopeTable(const Json& object, ModelSpec& spec) {
     constexpr char kOriginal[] = "original_max_position_embeddings";
     if (reader.Find({kOriginal}) == nullptr) reader.Refuse(kOriginal, "a whole number");
     scaling.original_max_position = reader.Position({kOriginal}, scaling.original_max_position);
-  } else if (*kind != "default") {
-    spec.yarn = *kind == "yarn";
+  } else if (*kind == "default" || (*kind == "linear" && object.value("factor", Json()) == 1.0)) {
+    reader.Only("factor", 1.0);  // linear scaling divides every frequency by it
+  } else {
+    spec.rope.yarn = *kind == "yarn";
     reader.Refuse(old_kind == kind ? "type" : "rope_type",
                   "\"llama3\" or \"default\" (no other scaling is implemented)");
   }
-  reader.RefuseTheRest({});
+  reader.RefuseTheRest([](const std::string&, const Json& value) { return value.is_null(); });
   return reader.unknown_fields();
 }
 
-void ReadRope(Reader& reader, ModelSpec& spec) {
-  spec.rope_theta = reader.Number({"rope_theta"}, spec.rope_theta);
-  const double outer_theta = spec.rope_theta;
+void ReadRope(Reader& reader, Architecture& spec) {
+  spec.rope.theta = reader.Number({"rope_theta"}, spec.rope.theta);
+  const double outer_theta = spec.rope.theta;
   std::optional<RopeScaling> first;
   for (const char* table : {"rope_scaling", "rope_parameters"}) {
     const Json* object = reader.Find({table});
     if (object == nullptr) continue;
-    const bool is_second = spec.rope_scaling.has_value() || first.has_value();
-    first = std::exchange(spec.rope_scaling, std::nullopt);
+    const bool is_second = spec.rope.scaling.has_value() || first.has_value();
+    first = std::exchange(spec.rope.scaling, std::nullopt);
     for (const std::string& reason : ReadRopeTable(*object, spec)) {
       reader.Refuse(absl::StrCat(table, ": ", reason));
     }
-    if (is_second && first != spec.rope_scaling)
+    if (is_second && first != spec.rope.scaling)
       reader.Refuse("rope_scaling", "the same as 'rope_parameters'");
   }
-  if (reader.Find({"rope_theta"}) != nullptr && spec.rope_theta != outer_theta) {
-    reader.Refuse("rope_theta", absl::StrCat("the same as in the rope table (", spec.rope_theta, ")"));
+  if (reader.Find({"rope_theta"}) != nullptr && spec.rope.theta != outer_theta) {
+    reader.Refuse("rope_theta", absl::StrCat("the same as in the rope table (", spec.rope.theta, ")"));
   }
 }
 
 // What no size depends on. An absent field has the default of Llama in transformers.
-void ReadMathematics(Reader& reader, const Family& family, ModelSpec& spec) {
+void ReadMathematics(Reader& reader, const Family& family, Architecture& spec) {
   const absl::string_view type = family.model_type;
   spec.max_position = reader.Position({"max_position_embeddings", "n_positions", "max_seq_len"},
                                       type == "qwen2" ? 32768 : 2048);
-  spec.norm_eps = reader.Number({"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon"}, 1e-6);
+  spec.norm.eps = reader.Number({"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon"}, 1e-6);
   spec.init_std = reader.Number({"initializer_range"}, spec.init_std);
   ReadRope(reader, spec);
 }
 
 // Fields of Llama and Qwen2 that have one value where the trainer reproduces them.
 void RefuseOtherMathematics(Reader& reader, const Family& family) {
-  reader.Only("architectures", Json::array({family.trained_as}));
-  reader.Only("hidden_act", "silu");
-  reader.Only("attention_dropout", 0.0);
+  const std::string head = family.trained_as;
+  const std::string base = absl::StrReplaceAll(head, {{"ForCausalLM", "Model"}});  // saved without its head
+  if (const Json* value = reader.Find({"architectures"}); value != nullptr && *value != Json::array() &&
+                                                          *value != Json::array({head}) &&
+                                                          *value != Json::array({base})) {
+    reader.Refuse("architectures",
+                  absl::StrCat(Json::array({head}).dump(), " (nothing else is implemented)"));
+  }
+  if (const Json* value = reader.Find({"hidden_act"});
+      value != nullptr && *value != "silu" && *value != "swish") {  // two names of one function
+    reader.Refuse("hidden_act", "\"silu\" (nothing else is implemented)");
+  }
+  reader.Only("use_sliding_window", false);
   if (absl::string_view(family.model_type) == "llama") {
-    reader.Only("pretraining_tp", 1);
-    reader.Only("rope_interleaved", false);
+    const Json* windows = reader.Find({"use_sliding_window"});
+    if (windows != nullptr) reader.Find({"sliding_window"});  // the size of a window that is not used
   } else {
-    reader.Only("use_sliding_window", false);
+    // Queries, keys and values have biases in every Qwen2, and the output has none.
+    reader.Only("qkv_bias", true);
+    reader.Find({"attention_bias"});
   }
   if (const Json* layer_types = reader.Find({"layer_types"}); layer_types != nullptr) {
     const bool all_full = layer_types->is_array() &&
@@ -490,7 +508,7 @@ void RefuseOtherMathematics(Reader& reader, const Family& family) {
       reader.Refuse("layer_types", "\"full_attention\" throughout (nothing else is implemented)");
     }
   }
-  reader.RefuseTheRest(NeutralFields());
+  reader.RefuseTheRest(IsNeutral);
 }
 
 const Family* FindFamily(absl::string_view model_type) {
@@ -535,7 +553,8 @@ std::vector<std::string> TrainedModelTypes() {
   return names;
 }
 
-absl::StatusOr<ConfigModel> ReadConfigJson(absl::string_view json_text, absl::string_view what) {
+absl::StatusOr<ConfigModel> ReadConfigJson(absl::string_view json_text, absl::string_view what,
+                                           int64_t least_layers) {
   TRAINCTL_ASSIGN_OR_RETURN(const Json config, ParseJson(json_text, what));
   if (!config.is_object()) return BadDataError(absl::StrCat(what, ": must be a JSON object"));
   const auto type = config.find("model_type");
@@ -552,31 +571,30 @@ absl::StatusOr<ConfigModel> ReadConfigJson(absl::string_view json_text, absl::st
   }
   ConfigModel model;
   model.model_type = family->model_type;
-  ModelSpec& spec = model.spec;
+  Architecture& spec = model.spec;
   // A trained family without names of its own takes Llama's.
   const bool named_as_llama =
       family->trained_as != nullptr && FindParameterNames(family->model_type) == nullptr;
   spec.family = named_as_llama ? "llama" : family->model_type;
-  spec.gated_mlp = family->gated;
-  spec.layer_norm = family->layer_norm;
-  spec.qk_norm = family->qk_norm || (family->trained_as == nullptr && reader.Bool("qk_layernorm", false));
-  spec.whole_qk_norm = family->whole_qk_norm;
-  spec.shared_norm = family->shared_norm;
+  Layer& layer = spec.kinds[0];  // all are alike until experts and windows are read
+  layer.attention.qk_norm = family->qk_norm;
+  const bool may_have_qk_norm = family->qk_norm == QkNorm::kNone && family->trained_as == nullptr;
+  if (may_have_qk_norm && reader.Bool("qk_layernorm", false)) layer.attention.qk_norm = QkNorm::kHead;
+  layer.attention.sinks = family->attention_sinks;
+  layer.mlp.gated = family->gated;
+  layer.mlp.clamped = family->clamped_gate;
+  layer.norms = family->norms;
+  spec.norm.kind = family->norm;
   spec.embedding_norm = family->embedding_norm;
   spec.head_bias = family->head_bias;
-  spec.expert_bias = family->expert_bias;
-  spec.gated_shared_experts = family->gated_shared_experts;
-  spec.attention_sinks = family->attention_sinks;
-  spec.clamped_gate = family->clamped_gate;
-  spec.post_norms = family->post_norms;
-  ReadSizes(reader, *family, spec);
-  ReadBiases(reader, *family, spec);
+  const int64_t layers = ReadSizes(reader, *family, least_layers, spec);
+  ReadBiases(reader, *family, layer);
   spec.tie_embeddings = reader.Bool("tie_word_embeddings", family->tied_default);
-  if (family->mixture == Mixture::kLatent) ReadLatentAttention(reader, spec);
-  if (family->mixture != Mixture::kNone) ReadExperts(reader, spec);
-  const bool has_mlp = !spec.experts.has_value() || spec.experts->dense_layers > 0;
-  if (has_mlp && spec.ffn == 0) reader.Fail("intermediate_size", "a whole number of at least 1");
-  ReadWindow(reader, family->windows, spec);
+  if (family->mixture == Mixture::kLatent) ReadLatentAttention(reader, layer.attention);
+  if (family->mixture != Mixture::kNone) ReadExperts(reader, *family, spec);
+  const bool has_mlp = FindExperts(spec) == nullptr || NumDenseLayers(spec) > 0;
+  if (has_mlp && MlpOf(spec).ffn == 0) reader.Fail("intermediate_size", "a whole number of at least 1");
+  ReadWindow(reader, family->windows, layers, spec);
   if (model.model_type == "opt" && reader.Int({"word_embed_proj_dim"}, spec.hidden) != spec.hidden) {
     reader.Fail("word_embed_proj_dim", "equal to hidden_size");
   }
@@ -586,12 +604,13 @@ absl::StatusOr<ConfigModel> ReadConfigJson(absl::string_view json_text, absl::st
     model.unknown_fields = reader.unknown_fields();
   }
   TRAINCTL_RETURN_IF_ERROR(reader.status());
-  const absl::Status valid = Validate(spec);
+  absl::Status valid = CheckNumLayers(layers);
+  if (valid.ok()) valid = Validate(spec);
   if (!valid.ok()) return BadDataError(absl::StrCat(what, ": ", valid.message()));
   return model;
 }
 
-absl::StatusOr<ModelSpec> FromHuggingFaceConfig(absl::string_view json_text, absl::string_view what) {
+absl::StatusOr<Architecture> FromHuggingFaceConfig(absl::string_view json_text, absl::string_view what) {
   TRAINCTL_ASSIGN_OR_RETURN(const ConfigModel model, ReadConfigJson(json_text, what));
   if (!model.unknown_fields.empty()) {
     return BadDataError(absl::StrCat(what, ": ", absl::StrJoin(model.unknown_fields, "; ")));
@@ -601,36 +620,42 @@ absl::StatusOr<ModelSpec> FromHuggingFaceConfig(absl::string_view json_text, abs
   return model.spec;
 }
 
-std::string ToHuggingFaceConfig(const ModelSpec& spec, DType dtype, const SpecialTokens& tokens) {
-  const bool qwen2 = spec.qkv_bias && !spec.attention_out_bias;
+std::string ModelTypeOf(const Architecture& spec) {
+  return AttentionOf(spec).qkv_bias && !AttentionOf(spec).out_bias ? "qwen2" : "llama";
+}
+
+std::string ToHuggingFaceConfig(const Architecture& spec, DType dtype, const SpecialTokens& tokens) {
+  const std::string model_type = ModelTypeOf(spec);
+  const bool qwen2 = model_type == "qwen2";
+  const Attention& attention = AttentionOf(spec);
   Json config = {
       {"architectures", Json::array({qwen2 ? "Qwen2ForCausalLM" : "LlamaForCausalLM"})},
-      {"model_type", qwen2 ? "qwen2" : "llama"},
+      {"model_type", model_type},
       {"hidden_size", spec.hidden},
-      {"intermediate_size", spec.ffn},
-      {"num_hidden_layers", spec.layers},
-      {"num_attention_heads", spec.heads},
-      {"num_key_value_heads", spec.kv_heads},
-      {"head_dim", spec.head_dim},
+      {"intermediate_size", MlpOf(spec).ffn},
+      {"num_hidden_layers", NumLayers(spec)},
+      {"num_attention_heads", attention.heads},
+      {"num_key_value_heads", attention.kv_heads},
+      {"head_dim", attention.head_dim},
       {"vocab_size", spec.vocab},
       {"max_position_embeddings", spec.max_position},
-      {"rms_norm_eps", spec.norm_eps},
-      {"rope_theta", spec.rope_theta},
+      {"rms_norm_eps", spec.norm.eps},
+      {"rope_theta", spec.rope.theta},
       {"rope_scaling", nullptr},
       {"tie_word_embeddings", spec.tie_embeddings},
   };
-  if (spec.rope_scaling.has_value()) {
+  if (spec.rope.scaling.has_value()) {
     config["rope_scaling"] = {{"rope_type", "llama3"},
-                              {"factor", spec.rope_scaling->factor},
-                              {"low_freq_factor", spec.rope_scaling->low_freq_factor},
-                              {"high_freq_factor", spec.rope_scaling->high_freq_factor},
-                              {"original_max_position_embeddings", spec.rope_scaling->original_max_position}};
+                              {"factor", spec.rope.scaling->factor},
+                              {"low_freq_factor", spec.rope.scaling->low_freq_factor},
+                              {"high_freq_factor", spec.rope.scaling->high_freq_factor},
+                              {"original_max_position_embeddings", spec.rope.scaling->original_max_position}};
   }
   if (qwen2) {
     config["use_sliding_window"] = false;
   } else {
-    config["attention_bias"] = spec.qkv_bias;
-    config["mlp_bias"] = spec.mlp_bias;
+    config["attention_bias"] = attention.qkv_bias;
+    config["mlp_bias"] = MlpOf(spec).bias;
   }
   config["hidden_act"] = "silu";
   config["initializer_range"] = spec.init_std;

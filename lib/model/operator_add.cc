@@ -12,25 +12,25 @@ void Complete(Segment& segment, Operator& op, const std::string& name) {
   op.input_gradient = InputGradient::kShareOutputGradient;
 }
 
-Work ForwardWork(const Segment& segment, const Operator& op) {
+// The backward hands the same gradient on twice.
+Work WorkOfPass(const Segment& segment, const Operator& op, Pass pass, bool accumulate) {
+  if (pass != Pass::kForward) return {};
   const auto hidden = static_cast<double>(op.As<AddAttributes>().hidden);
   Work work = PassOverRows(segment, op, 3 * hidden);
-  if (op.is_one_pass_with_next) {  // which counts the launch, and reads the sum
+  if (op.with_next.Has(pass)) {  // the norm counts the launch, and reads the sum
     work[Resource::kOperators] = 0;
     work[Resource::kMovedBytes] -= PassOverRows(segment, op, hidden)[Resource::kMovedBytes];
   }
   return work;
 }
 
-Work GradientWork(const Segment& segment, const Operator& op, bool accumulate) { return {}; }
-
 }  // namespace
 
 constinit const OperatorEntry kAddOperator = {
     .name = "add",
+    .passes = {Pass::kForward, Pass::kInputGradient},
     .complete = Complete,
-    .forward_work = ForwardWork,
-    .input_gradient_work = GradientWork,
+    .work = WorkOfPass,
 };
 
 }  // namespace trainctl::model

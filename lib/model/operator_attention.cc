@@ -1,7 +1,7 @@
 // Causal attention inside documents, grouped-query heads included (Ainslie et al. 2023, arXiv 2305.13245),
-// over a fused qkv activation whose queries and keys are rotated. Saves qkv, the output and the log of each
-// row's sum of exponentials; the backward computes the scores again, and turns the gradients of queries and
-// keys back; a device does so in the pass that joins them with those of the values.
+// over a fused qkv activation. Saves qkv, the output and the log of each row's sum of exponentials; the
+// backward computes the scores again. A device's kernels return the gradients of queries, keys and values
+// apart, so a further pass joins them; if RoPE comes before, that pass also rotates them back.
 
 #include <algorithm>
 
@@ -90,8 +90,8 @@ void AddDeviceKernels(const Segment& segment, const AttentionAttributes& a, bool
 
 // What the CPU's kernel does: `products` over all scores that it computes. Heads and, forward, parts of their
 // queries are dealt to the threads whole: all wait for the one that has most.
-Work WorkOf(const Segment& segment, const Operator& op, bool backward) {
-  const auto& [num_heads, kv_heads, head_dim, angle_table] = op.As<AttentionAttributes>();
+Work KernelWork(const Segment& segment, const Operator& op, bool backward) {
+  const auto& [num_heads, kv_heads, head_dim] = op.As<AttentionAttributes>();
   const MicroBatchShape& shape = segment.shape;
   const int64_t threads = segment.threads;
   const int64_t dealt = shape.batch * kv_heads;
@@ -112,14 +112,13 @@ Work WorkOf(const Segment& segment, const Operator& op, bool backward) {
   return work;
 }
 
-Work ForwardWork(const Segment& segment, const Operator& op) {
-  return WorkOf(segment, op, /*backward=*/false);
-}
-
-Work GradientWork(const Segment& segment, const Operator& op, bool accumulate) {
-  const auto& [heads, kv_heads, head_dim, angle_table] = op.As<AttentionAttributes>();
-  Work work = WorkOf(segment, op, /*backward=*/true);
-  work += PassOverRows(segment, op, 2 * static_cast<double>((heads + 2 * kv_heads) * head_dim));
+Work WorkOfPass(const Segment& segment, const Operator& op, Pass pass, bool accumulate) {
+  if (pass == Pass::kForward) return KernelWork(segment, op, /*backward=*/false);
+  const auto& [heads, kv_heads, head_dim] = op.As<AttentionAttributes>();
+  Work work = KernelWork(segment, op, /*backward=*/true);
+  const bool joins = segment.on_device && FlashServes(segment.dtype, head_dim);
+  if (joins || op.with_previous.Has(pass))
+    work += PassOverRows(segment, op, 2 * static_cast<double>((heads + 2 * kv_heads) * head_dim));
   return work;
 }
 
@@ -153,9 +152,9 @@ bool FlashServes(DType dtype, int64_t head_dim) {
 
 constinit const OperatorEntry kAttentionOperator = {
     .name = "attention",
+    .passes = {Pass::kForward, Pass::kInputGradient},
     .complete = Complete,
-    .forward_work = ForwardWork,
-    .input_gradient_work = GradientWork,
+    .work = WorkOfPass,
 };
 
 }  // namespace trainctl::model

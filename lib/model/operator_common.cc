@@ -29,11 +29,12 @@ Work PassOverRows(const Segment& segment, const Operator& op, double elements) {
   return work;
 }
 
-void AddExchange(Collective collective, double bytes, int64_t ranks, double count, Work& work) {
-  const Exchange exchange = {.collective = collective, .bytes = bytes, .ranks = static_cast<int>(ranks)};
-  work[Resource::kSentBytes] += count * SentBytes(exchange);
-  work[Resource::kCollectives] += count;
-  work.exchanges.push_back({exchange, count});
+void AddExchange(const OperatorExchange& exchange, int64_t ranks, Work& work) {
+  const Exchange one = {
+      .collective = exchange.collective, .bytes = exchange.bytes, .ranks = static_cast<int>(ranks)};
+  work[Resource::kSentBytes] += exchange.count * SentBytes(one);
+  work[Resource::kTensorExchanges] += exchange.count;
+  work.exchanges.push_back({one, exchange.count});
 }
 
 int64_t SumScratchBytes(int64_t numel, int64_t element_bytes, int64_t ranks) {

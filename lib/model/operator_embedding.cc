@@ -15,13 +15,10 @@ void Complete(Segment& segment, Operator& op, const std::string& name) {
   op.backward_temp_bytes = op.forward_temp_bytes + segment.values.back().bytes();
 }
 
-Work ForwardWork(const Segment& segment, const Operator& op) {
-  return PassOverRows(segment, op, 2.0 * static_cast<double>(op.As<EmbeddingAttributes>().hidden));
-}
-
-Work GradientWork(const Segment& segment, const Operator& op, bool accumulate) {
+Work WorkOfPass(const Segment& segment, const Operator& op, Pass pass, bool accumulate) {
   const auto& attributes = op.As<EmbeddingAttributes>();
   const double cols = static_cast<double>(attributes.hidden);
+  if (pass == Pass::kForward) return PassOverRows(segment, op, 2.0 * cols);
   const double cleared =
       accumulate ? 0 : static_cast<double>(attributes.vocab * AccumulatorBytes(segment)) * cols;
   Work work;
@@ -36,9 +33,9 @@ Work GradientWork(const Segment& segment, const Operator& op, bool accumulate) {
 
 constinit const OperatorEntry kEmbeddingOperator = {
     .name = "embedding",
+    .passes = {Pass::kForward, Pass::kInputGradient},
     .complete = Complete,
-    .forward_work = ForwardWork,
-    .input_gradient_work = GradientWork,
+    .work = WorkOfPass,
 };
 
 }  // namespace trainctl::model

@@ -33,32 +33,25 @@ Work ProductWork(const Segment& segment, const Operator& op, double extra_bytes,
   return work;
 }
 
-Work ForwardWork(const Segment& segment, const Operator& op) {
+Work WorkOfPass(const Segment& segment, const Operator& op, Pass pass, bool accumulate) {
   const auto& [n, in, out] = SizesOf(segment, op);
   const double element = ElementBytes(segment);
-  return ProductWork(segment, op, in * out * element, {segment.dtype, n, in, out, element});
-}
-
-Work InputGradientWork(const Segment& segment, const Operator& op, bool accumulate) {
-  const auto& [n, in, out] = SizesOf(segment, op);
-  const double element = ElementBytes(segment);
-  return ProductWork(segment, op, in * out * element, {segment.dtype, n, out, in, element});
-}
-
-Work WeightGradientWork(const Segment& segment, const Operator& op, bool accumulate) {
-  const auto& [n, in, out] = SizesOf(segment, op);
-  const double bytes = WeightGradientBytes(segment, in * out, accumulate);
-  return ProductWork(segment, op, bytes, {segment.dtype, out, n, in, bytes / (in * out)});
+  if (pass == Pass::kWeightGradient) {
+    const double bytes = WeightGradientBytes(segment, in * out, accumulate);
+    return ProductWork(segment, op, bytes, {segment.dtype, out, n, in, bytes / (in * out)});
+  }
+  const bool forward = pass == Pass::kForward;
+  return ProductWork(segment, op, in * out * element,
+                     {segment.dtype, n, forward ? in : out, forward ? out : in, element});
 }
 
 }  // namespace
 
 constinit const OperatorEntry kLinearOperator = {
     .name = "linear",
+    .passes = {Pass::kForward, Pass::kInputGradient, Pass::kWeightGradient},
     .complete = Complete,
-    .forward_work = ForwardWork,
-    .input_gradient_work = InputGradientWork,
-    .weight_gradient_work = WeightGradientWork,
+    .work = WorkOfPass,
 };
 
 }  // namespace trainctl::model

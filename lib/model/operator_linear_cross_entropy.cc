@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "model/operator_common.h"
 
 namespace trainctl::model {
@@ -35,12 +36,18 @@ void Complete(Segment& segment, Operator& op, const std::string& name) {
   op.backward_temp_bytes = std::max(op.backward_temp_bytes, op.forward_temp_bytes);
 }
 
-Work WorkOf(const Segment& segment, const Operator& op, bool gradient) {
+// In which the logits are computed.
+double NumPieces(const Segment& segment, const LinearCrossEntropyAttributes& attributes) {
+  return std::ceil(Tokens(segment) / static_cast<double>(attributes.rows_at_once));
+}
+
+Work WorkOfPass(const Segment& segment, const Operator& op, Pass pass, bool accumulate) {
   const auto& attributes = op.As<LinearCrossEntropyAttributes>();
+  const bool gradient = pass == Pass::kLossAndGradient;
   const double n = Tokens(segment);
   const double hidden = static_cast<double>(attributes.hidden);
   const double vocab = static_cast<double>(attributes.vocab);
-  const double pieces = std::ceil(n / static_cast<double>(attributes.rows_at_once));
+  const double pieces = NumPieces(segment, attributes);
   const double products = gradient ? 3 : 1;
   Work work;
   work[Resource::kMatmulFlops] = products * 2 * n * hidden * vocab;
@@ -57,21 +64,23 @@ Work WorkOf(const Segment& segment, const Operator& op, bool gradient) {
     work.products.push_back({{segment.dtype, vocab, rows, hidden, bytes / (hidden * vocab)}, pieces});
   }
   work[Resource::kOperators] = pieces * (products + 1);
-  if (segment.tensor.ranks > 1) {
-    const double bytes =
-        n * static_cast<double>(kLossStatistics * segment.tensor.ranks * AccumulatorBytes(segment));
-    AddExchange(Collective::kAllGather, bytes / pieces, segment.tensor.ranks, pieces, work);
-  }
   return work;
 }
 
-Work LossWork(const Segment& segment, const Operator& op) { return WorkOf(segment, op, /*gradient=*/false); }
-
-Work LossAndGradientWork(const Segment& segment, const Operator& op) {
-  return WorkOf(segment, op, /*gradient=*/true);
+// Statistics of each row, from all ranks.
+void Exchanges(const Segment& segment, const Operator& op, Pass pass, std::vector<OperatorExchange>& list) {
+  const double pieces = NumPieces(segment, op.As<LinearCrossEntropyAttributes>());
+  const double bytes = Tokens(segment) * static_cast<double>(kLossStatistics * segment.tensor.ranks *
+                                                             AccumulatorBytes(segment));
+  list.push_back({.name = LossExchangeName(0),
+                  .collective = Collective::kAllGather,
+                  .bytes = bytes / pieces,
+                  .count = pieces});
 }
 
 }  // namespace
+
+std::string LossExchangeName(int64_t first_row) { return absl::StrCat("loss of row ", first_row); }
 
 int64_t LogitRowsAtOnce(const MicroBatchShape& shape, int64_t vocab, DType dtype, bool on_device) {
   const int64_t bytes = on_device ? kMaxLogitBytesOnDevice : kMaxLogitBytes;
@@ -82,9 +91,10 @@ int64_t LogitRowsAtOnce(const MicroBatchShape& shape, int64_t vocab, DType dtype
 
 constinit const OperatorEntry kLinearCrossEntropyOperator = {
     .name = "linear cross entropy",
+    .passes = {Pass::kForward, Pass::kLossAndGradient},
     .complete = Complete,
-    .forward_work = LossWork,
-    .loss_and_gradient_work = LossAndGradientWork,
+    .work = WorkOfPass,
+    .exchanges = Exchanges,
 };
 
 }  // namespace trainctl::model

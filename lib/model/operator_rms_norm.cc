@@ -16,11 +16,8 @@ void Complete(Segment& segment, Operator& op, const std::string& name) {
   op.input_gradient = InputGradient::kReuseOutputGradient;
 }
 
-Work ForwardWork(const Segment& segment, const Operator& op) {
-  return PassOverRows(segment, op, 2 * Hidden(op));
-}
-
-Work GradientWork(const Segment& segment, const Operator& op, bool accumulate) {
+Work WorkOfPass(const Segment& segment, const Operator& op, Pass pass, bool accumulate) {
+  if (pass == Pass::kForward) return PassOverRows(segment, op, 2 * Hidden(op));
   Work work = PassOverRows(segment, op, 4 * Hidden(op));
   if (segment.on_device && !accumulate) work[Resource::kOperators] += 1;  // the weight's gradient is cleared
   return work;
@@ -30,9 +27,9 @@ Work GradientWork(const Segment& segment, const Operator& op, bool accumulate) {
 
 constinit const OperatorEntry kRmsNormOperator = {
     .name = "rms norm",
+    .passes = {Pass::kForward, Pass::kInputGradient},
     .complete = Complete,
-    .forward_work = ForwardWork,
-    .input_gradient_work = GradientWork,
+    .work = WorkOfPass,
 };
 
 }  // namespace trainctl::model

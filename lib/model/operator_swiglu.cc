@@ -13,21 +13,17 @@ void Complete(Segment& segment, Operator& op, const std::string& name) {
   op.input_gradient = InputGradient::kReuseSavedInput;
 }
 
-Work ForwardWork(const Segment& segment, const Operator& op) {
-  return PassOverRows(segment, op, 3 * Ffn(op));
-}
-
-Work GradientWork(const Segment& segment, const Operator& op, bool accumulate) {
-  return PassOverRows(segment, op, 5 * Ffn(op));
+Work WorkOfPass(const Segment& segment, const Operator& op, Pass pass, bool accumulate) {
+  return PassOverRows(segment, op, (pass == Pass::kForward ? 3 : 5) * Ffn(op));
 }
 
 }  // namespace
 
 constinit const OperatorEntry kSwiGluOperator = {
     .name = "swiglu",
+    .passes = {Pass::kForward, Pass::kInputGradient},
     .complete = Complete,
-    .forward_work = ForwardWork,
-    .input_gradient_work = GradientWork,
+    .work = WorkOfPass,
 };
 
 }  // namespace trainctl::model

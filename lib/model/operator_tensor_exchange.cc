@@ -1,6 +1,9 @@
 // Where tensor parallelism enters and leaves its products: what each rank has is gathered, or summed, and the
 // gradient goes back the other way (arXiv 1909.08053, figure 3; 2205.05198, figure 5).
 
+#include <optional>
+
+#include "absl/strings/str_cat.h"
 #include "model/operator_common.h"
 
 namespace trainctl::model {
@@ -42,54 +45,47 @@ void Complete(Segment& segment, Operator& op, const std::string& name) {
   }
 }
 
-// Between the products of a layer the ranks of a CPU wait for one another and for the threads of Gloo: an
-// exchange takes 1 to 2 ms on top of its bytes, but only 0.1 ms if it is hidden behind compute (measured
-// with 64 to 96 exchanges a step on two cores, docs/reference/benchmarks.md, own step times).
-constexpr double kCollectivesOfCpuExchange = 15;
+Work WorkOfPass(const Segment& segment, const Operator& op, Pass pass, bool accumulate) { return {}; }
 
-Work WorkOf(const Segment& segment, const Operator& op, Collective collective) {
-  Work work;
-  const double bytes = static_cast<double>(WholeNumel(segment, op)) * ElementBytes(segment);
-  AddExchange(collective, bytes, segment.tensor.ranks, 1, work);
-  if (!segment.on_device) work[Resource::kCollectives] = kCollectivesOfCpuExchange;
-  return work;
-}
-
-Work ForwardWork(const Segment& segment, const Operator& op) {
-  switch (WayOf(op)) {
+// What moves the rows of a pass; nullopt if every rank has them already.
+std::optional<Collective> CollectiveOf(TensorExchange way, Pass pass) {
+  const bool forward = pass == Pass::kForward;
+  switch (way) {
     case TensorExchange::kGatherRows:
-      return WorkOf(segment, op, Collective::kAllGather);
+      return forward ? Collective::kAllGather : Collective::kReduceScatter;
     case TensorExchange::kScatterSums:
-      return WorkOf(segment, op, Collective::kReduceScatter);
+      return forward ? Collective::kReduceScatter : Collective::kAllGather;
     case TensorExchange::kSumParts:
-      return WorkOf(segment, op, Collective::kAllReduce);
+      if (forward) return Collective::kAllReduce;
+      break;
     case TensorExchange::kSumGradients:
+      if (!forward) return Collective::kAllReduce;
       break;
   }
-  return {};
+  return std::nullopt;
 }
 
-Work GradientWork(const Segment& segment, const Operator& op, bool accumulate) {
-  switch (WayOf(op)) {
-    case TensorExchange::kGatherRows:
-      return WorkOf(segment, op, Collective::kReduceScatter);
-    case TensorExchange::kScatterSums:
-      return WorkOf(segment, op, Collective::kAllGather);
-    case TensorExchange::kSumGradients:
-      return WorkOf(segment, op, Collective::kAllReduce);
-    case TensorExchange::kSumParts:
-      break;
-  }
-  return {};
+void Exchanges(const Segment& segment, const Operator& op, Pass pass, std::vector<OperatorExchange>& list) {
+  const std::optional<Collective> collective = CollectiveOf(WayOf(op), pass);
+  if (!collective) return;
+  list.push_back({.name = TensorExchangeName(segment, op, pass),
+                  .collective = *collective,
+                  .bytes = static_cast<double>(WholeNumel(segment, op)) * ElementBytes(segment)});
 }
 
 }  // namespace
 
+std::string TensorExchangeName(const Segment& segment, const Operator& op, Pass pass) {
+  const std::string& name = segment.values[static_cast<size_t>(op.outputs[0])].name;
+  return pass == Pass::kForward ? name : absl::StrCat("gradient of ", name);
+}
+
 constinit const OperatorEntry kTensorExchangeOperator = {
     .name = "tensor exchange",
+    .passes = {Pass::kForward, Pass::kInputGradient},
     .complete = Complete,
-    .forward_work = ForwardWork,
-    .input_gradient_work = GradientWork,
+    .work = WorkOfPass,
+    .exchanges = Exchanges,
 };
 
 }  // namespace trainctl::model

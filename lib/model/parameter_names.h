@@ -1,5 +1,5 @@
-// What the families that can be trained call their parameters in Hugging Face folders and checkpoints: the
-// one place where such names stand. Pure data; thread safe.
+// Names of parameters in Hugging Face folders and checkpoints, for the families that can be trained. All such
+// names are defined here. Pure data; thread-safe.
 #pragma once
 
 #include <string>
@@ -9,9 +9,11 @@
 
 namespace trainctl::model {
 
-// Without ".weight" and ".bias". Those of a layer follow `layers`, its number from 0 and a dot.
+// Names of a family's modules, without ".weight" and ".bias". A module of a layer has the prefix `layers`,
+// the layer's index (from 0) and a dot. For example, the query module of layer 3 is
+// "model.layers.3.self_attn.q_proj".
 struct ParameterNames {
-  const char* family;  // ModelSpec::family
+  const char* family;  // Architecture::family
   const char* embedding;
   const char* layers;  // "model.layers."
   const char* attention_norm;
@@ -24,13 +26,13 @@ struct ParameterNames {
   const char* up;
   const char* down;
   const char* final_norm;
-  const char* head;  // absent where the embedding serves
+  const char* head;  // not present in models with tied embeddings
 };
 
-// Null: no such family can be trained.
+// Returns null if the family cannot be trained.
 const ParameterNames* FindParameterNames(absl::string_view family);
 
-// The families that have names, in the order of the table.
+// Returns the families that FindParameterNames knows.
 std::vector<std::string> NamedFamilies();
 
 }  // namespace trainctl::model

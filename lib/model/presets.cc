@@ -1,5 +1,7 @@
 // Named models, one table. Published models have the sizes of their config.json.
 
+#include "model/presets.h"
+
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -8,7 +10,8 @@
 #include "absl/strings/str_join.h"
 #include "base/names.h"
 #include "base/status.h"
-#include "model/model_spec.h"
+#include "model/architecture.h"
+#include "model/parameters.h"
 
 namespace trainctl::model {
 namespace {
@@ -16,56 +19,56 @@ namespace {
 constexpr char kOwnSource[] = "a size of our own, for tests, quick starts and benchmarks";
 
 // How positions are encoded, by generation.
-enum class Rope { kPlain, kLlama31, kLlama32 };
+enum class Positions { kPlain, kLlama31, kLlama32 };
 
 struct LlamaRow {
   const char* name;
   const char* source;
   int64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab, max_position;
   bool tied;
-  Rope rope;
+  Positions positions;
 };
 
 constexpr LlamaRow kLlamas[] = {
-    {"toy-1m", kOwnSource, 4, 128, 4, 2, 32, 384, 1024, 2048, false, Rope::kPlain},
-    {"toy-5m", kOwnSource, 6, 256, 8, 4, 32, 704, 1024, 2048, false, Rope::kPlain},
-    {"llama-25m", kOwnSource, 8, 384, 6, 2, 64, 1024, 16384, 2048, false, Rope::kPlain},
-    {"llama-120m", kOwnSource, 12, 768, 12, 4, 64, 2048, 32000, 2048, false, Rope::kPlain},
+    {"toy-1m", kOwnSource, 4, 128, 4, 2, 32, 384, 1024, 2048, false, Positions::kPlain},
+    {"toy-5m", kOwnSource, 6, 256, 8, 4, 32, 704, 1024, 2048, false, Positions::kPlain},
+    {"llama-25m", kOwnSource, 8, 384, 6, 2, 64, 1024, 16384, 2048, false, Positions::kPlain},
+    {"llama-120m", kOwnSource, 12, 768, 12, 4, 64, 2048, 32000, 2048, false, Positions::kPlain},
     {"llama-1b", "config.json of TinyLlama/TinyLlama-1.1B-intermediate-step-1431k-3T", 22, 2048, 32, 4, 64,
-     5632, 32000, 2048, false, Rope::kPlain},
+     5632, 32000, 2048, false, Positions::kPlain},
     {"llama3.2-1b", "config.json of meta-llama/Llama-3.2-1B", 16, 2048, 32, 8, 64, 8192, 128256, 131072, true,
-     Rope::kLlama32},
+     Positions::kLlama32},
     {"llama3.2-3b", "config.json of meta-llama/Llama-3.2-3B", 28, 3072, 24, 8, 128, 8192, 128256, 131072,
-     true, Rope::kLlama32},
+     true, Positions::kLlama32},
     {"llama2-7b", "config.json of meta-llama/Llama-2-7b-hf", 32, 4096, 32, 32, 128, 11008, 32000, 4096, false,
-     Rope::kPlain},
+     Positions::kPlain},
     {"llama3.1-8b", "config.json of meta-llama/Llama-3.1-8B", 32, 4096, 32, 8, 128, 14336, 128256, 131072,
-     false, Rope::kLlama31},
+     false, Positions::kLlama31},
     {"llama2-13b", "config.json of meta-llama/Llama-2-13b-hf", 40, 5120, 40, 40, 128, 13824, 32000, 4096,
-     false, Rope::kPlain},
+     false, Positions::kPlain},
     {"llama2-70b", "config.json of meta-llama/Llama-2-70b-hf", 80, 8192, 64, 8, 128, 28672, 32000, 4096,
-     false, Rope::kPlain},
+     false, Positions::kPlain},
     {"llama3.1-70b", "config.json of meta-llama/Llama-3.1-70B", 80, 8192, 64, 8, 128, 28672, 128256, 131072,
-     false, Rope::kLlama31},
+     false, Positions::kLlama31},
     {"llama3.1-405b", "config.json of meta-llama/Llama-3.1-405B", 126, 16384, 128, 8, 128, 53248, 128256,
-     131072, false, Rope::kLlama31},
+     131072, false, Positions::kLlama31},
 };
 
 NamedModel ModelOf(const LlamaRow& row) {
   NamedModel model = {row.name, row.source, {}};
-  ModelSpec& spec = model.spec;
-  spec.layers = row.layers;
-  spec.hidden = row.hidden;
-  spec.heads = row.heads;
-  spec.kv_heads = row.kv_heads;
-  spec.head_dim = row.head_dim;
-  spec.ffn = row.ffn;
-  spec.vocab = row.vocab;
-  spec.max_position = row.max_position;
+  Architecture& spec = model.spec;
+  spec = LlamaOf({.layers = row.layers,
+                  .hidden = row.hidden,
+                  .ffn = row.ffn,
+                  .heads = row.heads,
+                  .kv_heads = row.kv_heads,
+                  .head_dim = row.head_dim,
+                  .vocab = row.vocab,
+                  .max_position = row.max_position});
   spec.tie_embeddings = row.tied;
-  if (row.rope != Rope::kPlain) {
-    spec.rope_theta = 500000.0;
-    spec.rope_scaling = RopeScaling{.factor = row.rope == Rope::kLlama31 ? 8.0 : 32.0};
+  if (row.positions != Positions::kPlain) {
+    spec.rope.theta = 500000.0;
+    spec.rope.scaling = RopeScaling{.factor = row.positions == Positions::kLlama31 ? 8.0 : 32.0};
   }
   return model;
 }
@@ -73,158 +76,163 @@ NamedModel ModelOf(const LlamaRow& row) {
 constexpr LatentAttention kDeepSeekV3Attention = {
     .query_rank = 1536, .key_value_rank = 512, .nope_dim = 128, .rope_dim = 64, .value_dim = 128};
 
-// Of other families, to be planned. A row states what counts, memory and time depend on.
+// A model of another family than Llama, with experts in all layers but the first `dense_layers`.
+Architecture ModelOf(const char* family, const LlamaSizes& sizes, const std::optional<Experts>& experts = {},
+                     int64_t dense_layers = 0) {
+  Architecture spec = LlamaOf(sizes);
+  spec.family = family;
+  SetExperts(spec, experts, dense_layers);
+  return spec;
+}
+
+Architecture DeepSeekOf(const char* family, const LlamaSizes& sizes, const LatentAttention& latent,
+                        const Experts& experts, int64_t dense_layers) {
+  Architecture spec = ModelOf(family, sizes, experts, dense_layers);
+  SetEach(spec, &Attention::latent, latent);
+  return spec;
+}
+
+Architecture Qwen3MoeOf(const LlamaSizes& sizes, const Experts& experts) {
+  Architecture spec = ModelOf("qwen3_moe", sizes, experts);
+  SetEach(spec, &Attention::qk_norm, QkNorm::kHead);
+  return spec;
+}
+
+Architecture GptOssOf(int64_t layers, int64_t num_experts) {
+  Architecture spec = ModelOf("gpt_oss",
+                              {.layers = layers,
+                               .hidden = 2880,
+                               .ffn = 2880,
+                               .heads = 64,
+                               .kv_heads = 8,
+                               .head_dim = 64,
+                               .vocab = 201088},
+                              Experts{.num_experts = num_experts, .top_k = 4, .ffn = 2880});
+  SetAllLinearBiases(spec, true);
+  SetEach(spec, &Mlp::clamped, true);
+  SetWindow(spec, 128, /*period=*/2);
+  spec.rope.yarn = true;
+  return spec;
+}
+
+Architecture InternLmOf(const LlamaSizes& sizes) {
+  Architecture spec = ModelOf("internlm", sizes);
+  SetEach(spec, &Attention::qkv_bias, true);
+  return spec;
+}
+
+Architecture Gpt3() {
+  Architecture spec = ModelOf("gpt2", {.layers = 96,
+                                       .hidden = 12288,
+                                       .ffn = 49152,
+                                       .heads = 96,
+                                       .kv_heads = 96,
+                                       .head_dim = 128,
+                                       .vocab = 50257,
+                                       .max_position = 2048});
+  spec.learned_positions = 2048;
+  spec.norm.kind = NormKind::kLayer;
+  spec.tie_embeddings = true;
+  SetEach(spec, &Mlp::gated, false);
+  SetAllLinearBiases(spec, true);
+  return spec;
+}
+
+// Other families, to be planned. A row states what counts, memory and time depend on.
 std::vector<NamedModel> OtherModels() {
-  const ModelSpec gpt_oss = {.family = "gpt_oss",
-                             .hidden = 2880,
-                             .ffn = 2880,
-                             .heads = 64,
-                             .kv_heads = 8,
-                             .head_dim = 64,
-                             .vocab = 201088,
-                             .qkv_bias = true,
-                             .attention_out_bias = true,
-                             .mlp_bias = true,
-                             .clamped_gate = true,
-                             .yarn = true,
-                             .sliding_window = 128,
-                             .sliding_window_share = 0.5};
-  ModelSpec gpt_oss_120b = gpt_oss;
-  gpt_oss_120b.layers = 36;
-  gpt_oss_120b.experts = Experts{.num_experts = 128, .top_k = 4, .ffn = 2880};
-  ModelSpec gpt_oss_20b = gpt_oss;
-  gpt_oss_20b.layers = 24;
-  gpt_oss_20b.experts = Experts{.num_experts = 32, .top_k = 4, .ffn = 2880};
+  Architecture deepseek_v3 =
+      DeepSeekOf("deepseek_v3",
+                 {.layers = 61,
+                  .hidden = 7168,
+                  .ffn = 18432,
+                  .heads = 128,
+                  .kv_heads = 128,
+                  .head_dim = 128,
+                  .vocab = 129280},
+                 kDeepSeekV3Attention, {.num_experts = 256, .top_k = 8, .ffn = 2048, .shared_ffn = 2048},
+                 /*dense_layers=*/3);
+  deepseek_v3.mtp_layers = 1;
   return {
-      {"deepseek-v3",
-       "config.json of deepseek-ai/DeepSeek-V3",
-       {.family = "deepseek_v3",
-        .layers = 61,
-        .hidden = 7168,
-        .ffn = 18432,
-        .heads = 128,
-        .kv_heads = 128,
-        .head_dim = 128,
-        .vocab = 129280,
-        .experts =
-            Experts{.num_experts = 256, .top_k = 8, .ffn = 2048, .shared_ffn = 2048, .dense_layers = 3},
-        .latent = kDeepSeekV3Attention,
-        .mtp_layers = 1}},
-      {"kimi-k2",
-       "config.json of moonshotai/Kimi-K2-Base",
-       {.family = "kimi_k2",
-        .layers = 61,
-        .hidden = 7168,
-        .ffn = 18432,
-        .heads = 64,
-        .kv_heads = 64,
-        .head_dim = 128,
-        .vocab = 163840,
-        .experts =
-            Experts{.num_experts = 384, .top_k = 8, .ffn = 2048, .shared_ffn = 2048, .dense_layers = 1},
-        .latent = kDeepSeekV3Attention}},
-      {"moonlight-16b",
-       "config.json of moonshotai/Moonlight-16B-A3B",
-       {.family = "deepseek_v3",
-        .layers = 27,
-        .hidden = 2048,
-        .ffn = 11264,
-        .heads = 16,
-        .kv_heads = 16,
-        .head_dim = 128,
-        .vocab = 163840,
-        .experts = Experts{.num_experts = 64, .top_k = 6, .ffn = 1408, .shared_ffn = 2816, .dense_layers = 1},
-        .latent =
-            LatentAttention{
-                .query_rank = 0, .key_value_rank = 512, .nope_dim = 128, .rope_dim = 64, .value_dim = 128}}},
-      {"mixtral-8x22b",
-       "config.json of mistralai/Mixtral-8x22B-v0.1",
-       {.family = "mixtral",
-        .layers = 56,
-        .hidden = 6144,
-        .ffn = 16384,
-        .heads = 48,
-        .kv_heads = 8,
-        .head_dim = 128,
-        .vocab = 32768,
-        .experts = Experts{.num_experts = 8, .top_k = 2, .ffn = 16384}}},
-      {"mixtral-8x7b",
-       "config.json of mistralai/Mixtral-8x7B-v0.1",
-       {.family = "mixtral",
-        .layers = 32,
-        .hidden = 4096,
-        .ffn = 14336,
-        .heads = 32,
-        .kv_heads = 8,
-        .head_dim = 128,
-        .vocab = 32000,
-        .experts = Experts{.num_experts = 8, .top_k = 2, .ffn = 14336}}},
-      {"qwen3-235b-a22b",
-       "config.json of Qwen/Qwen3-235B-A22B",
-       {.family = "qwen3_moe",
-        .layers = 94,
-        .hidden = 4096,
-        .ffn = 12288,
-        .heads = 64,
-        .kv_heads = 4,
-        .head_dim = 128,
-        .vocab = 151936,
-        .experts = Experts{.num_experts = 128, .top_k = 8, .ffn = 1536},
-        .qk_norm = true}},
-      {"qwen3-30b-a3b",
-       "config.json of Qwen/Qwen3-30B-A3B",
-       {.family = "qwen3_moe",
-        .layers = 48,
-        .hidden = 2048,
-        .ffn = 6144,
-        .heads = 32,
-        .kv_heads = 4,
-        .head_dim = 128,
-        .vocab = 151936,
-        .experts = Experts{.num_experts = 128, .top_k = 8, .ffn = 768},
-        .qk_norm = true}},
-      {"gpt-oss-120b", "config.json of openai/gpt-oss-120b", gpt_oss_120b},
-      {"gpt-oss-20b", "config.json of openai/gpt-oss-20b", gpt_oss_20b},
-      {"internlm-20b",
-       "internlm/internlm-20b configuration",
-       {.family = "internlm",
-        .layers = 60,
-        .hidden = 5120,
-        .ffn = 13824,
-        .heads = 40,
-        .kv_heads = 40,
-        .head_dim = 128,
-        .vocab = 103168,
-        .qkv_bias = true}},
-      {"internlm-7b",
-       "configs/7B_sft.py of InternLM/InternEvo (mlp_ratio 8/3, rounded to 256)",
-       {.family = "internlm",
-        .layers = 32,
-        .hidden = 4096,
-        .ffn = 11008,
-        .heads = 32,
-        .kv_heads = 32,
-        .head_dim = 128,
-        .vocab = 103168,
-        .qkv_bias = true}},
-      {"gpt3-175b",
-       "arXiv 2005.14165, table 2.1",
-       {.family = "gpt2",
-        .layers = 96,
-        .hidden = 12288,
-        .ffn = 49152,
-        .heads = 96,
-        .kv_heads = 96,
-        .head_dim = 128,
-        .vocab = 50257,
-        .gated_mlp = false,
-        .qkv_bias = true,
-        .attention_out_bias = true,
-        .mlp_bias = true,
-        .tie_embeddings = true,
-        .layer_norm = true,
-        .max_position = 2048,
-        .learned_positions = 2048}},
+      {"deepseek-v3", "config.json of deepseek-ai/DeepSeek-V3", deepseek_v3},
+      {"kimi-k2", "config.json of moonshotai/Kimi-K2-Base",
+       DeepSeekOf("kimi_k2",
+                  {.layers = 61,
+                   .hidden = 7168,
+                   .ffn = 18432,
+                   .heads = 64,
+                   .kv_heads = 64,
+                   .head_dim = 128,
+                   .vocab = 163840},
+                  kDeepSeekV3Attention, {.num_experts = 384, .top_k = 8, .ffn = 2048, .shared_ffn = 2048},
+                  /*dense_layers=*/1)},
+      {"moonlight-16b", "config.json of moonshotai/Moonlight-16B-A3B",
+       DeepSeekOf("deepseek_v3",
+                  {.layers = 27,
+                   .hidden = 2048,
+                   .ffn = 11264,
+                   .heads = 16,
+                   .kv_heads = 16,
+                   .head_dim = 128,
+                   .vocab = 163840},
+                  {.query_rank = 0, .key_value_rank = 512, .nope_dim = 128, .rope_dim = 64, .value_dim = 128},
+                  {.num_experts = 64, .top_k = 6, .ffn = 1408, .shared_ffn = 2816}, /*dense_layers=*/1)},
+      {"mixtral-8x22b", "config.json of mistralai/Mixtral-8x22B-v0.1",
+       ModelOf("mixtral",
+               {.layers = 56,
+                .hidden = 6144,
+                .ffn = 16384,
+                .heads = 48,
+                .kv_heads = 8,
+                .head_dim = 128,
+                .vocab = 32768},
+               Experts{.num_experts = 8, .top_k = 2, .ffn = 16384})},
+      {"mixtral-8x7b", "config.json of mistralai/Mixtral-8x7B-v0.1",
+       ModelOf("mixtral",
+               {.layers = 32,
+                .hidden = 4096,
+                .ffn = 14336,
+                .heads = 32,
+                .kv_heads = 8,
+                .head_dim = 128,
+                .vocab = 32000},
+               Experts{.num_experts = 8, .top_k = 2, .ffn = 14336})},
+      {"qwen3-235b-a22b", "config.json of Qwen/Qwen3-235B-A22B",
+       Qwen3MoeOf({.layers = 94,
+                   .hidden = 4096,
+                   .ffn = 12288,
+                   .heads = 64,
+                   .kv_heads = 4,
+                   .head_dim = 128,
+                   .vocab = 151936},
+                  {.num_experts = 128, .top_k = 8, .ffn = 1536})},
+      {"qwen3-30b-a3b", "config.json of Qwen/Qwen3-30B-A3B",
+       Qwen3MoeOf({.layers = 48,
+                   .hidden = 2048,
+                   .ffn = 6144,
+                   .heads = 32,
+                   .kv_heads = 4,
+                   .head_dim = 128,
+                   .vocab = 151936},
+                  {.num_experts = 128, .top_k = 8, .ffn = 768})},
+      {"gpt-oss-120b", "config.json of openai/gpt-oss-120b", GptOssOf(36, 128)},
+      {"gpt-oss-20b", "config.json of openai/gpt-oss-20b", GptOssOf(24, 32)},
+      {"internlm-20b", "internlm/internlm-20b configuration",
+       InternLmOf({.layers = 60,
+                   .hidden = 5120,
+                   .ffn = 13824,
+                   .heads = 40,
+                   .kv_heads = 40,
+                   .head_dim = 128,
+                   .vocab = 103168})},
+      {"internlm-7b", "configs/7B_sft.py of InternLM/InternEvo (mlp_ratio 8/3, rounded to 256)",
+       InternLmOf({.layers = 32,
+                   .hidden = 4096,
+                   .ffn = 11008,
+                   .heads = 32,
+                   .kv_heads = 32,
+                   .head_dim = 128,
+                   .vocab = 103168})},
+      {"gpt3-175b", "arXiv 2005.14165, table 2.1", Gpt3()},
   };
 }
 
@@ -253,7 +261,7 @@ absl::Span<const NamedModel> NamedModels() {
   return *models;
 }
 
-absl::StatusOr<ModelSpec> Preset(absl::string_view name) {
+absl::StatusOr<Architecture> Preset(absl::string_view name) {
   std::vector<std::string> names;
   const std::string normal = NormalName(name);
   for (const NamedModel& model : NamedModels()) {

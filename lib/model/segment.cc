@@ -99,7 +99,7 @@ size_t NumOperatorsThatSave(const Segment& segment) {
   };
   while (count > 0 && !saves(segment.operators[count - 1])) --count;
   // Two operators in one pass over memory are not taken apart.
-  if (count > 0 && segment.operators[count - 1].is_one_pass_with_next) ++count;
+  if (count > 0 && segment.operators[count - 1].with_next.Has(Pass::kForward)) ++count;
   return count;
 }
 

@@ -1,11 +1,15 @@
-// A block as a table of operators: what the executor runs and the simulator prices.
+// A segment describes a block as a table of operators. The executor runs this table, and the simulator
+// estimates its memory and time.
 //
-// A segment is a small program over values (activations). Its forward runs the operators in order;
-// its backward runs their derivatives in reverse: in one pass, or in two, of which the second forms the
-// gradients of matrices from operands that the first queues. Which value is saved, when a value dies and what
-// is temporary are decided here, once; lib/nn interprets the table with tensors, Analyze() with
-// byte counts, and a test holds the two together. A new architecture is a new table, not a new
-// class. Pure data; thread safe.
+// A segment is a small program over values (activations). Its forward runs the operators in order, and its
+// backward runs their derivatives in reverse order. The backward has one pass or two. With two passes, the
+// second computes the weight gradients of matrices from operands that the first keeps in a queue.
+//
+// This header defines which values are saved, how long each value lives, and which memory is temporary.
+// lib/nn interprets the table with tensors, Analyze() interprets it with byte counts, and a test compares the
+// two. A new architecture needs a new table, not a new class. Pure data; thread-safe.
+//
+//   const model::SegmentMemory memory = model::Analyze(graph.segment(block));
 #pragma once
 
 #include <cstdint>
@@ -14,23 +18,23 @@
 #include <vector>
 
 #include "base/dtype.h"
-#include "model/model_spec.h"
+#include "model/architecture.h"
 #include "model/operators.h"
 
 namespace trainctl::model {
 
-// Where the gradient of an operator's inputs goes. A gradient that already exists (a residual
-// stream) is always added to, in place when nothing else refers to it.
+// Storage of the gradient of an operator's inputs. If the gradient already exists (residual stream), the
+// operator always adds to it, in place if nothing else refers to it.
 enum class InputGradient : uint8_t {
   kNone,                 // no differentiable input
   kNew,                  // new storage
-  kReuseOutputGradient,  // written over the gradient of the output, or new where something else refers to it
-  kShareOutputGradient,  // is the gradient of the output
-  kReuseSavedInput,      // written over the saved input, which dies here
-  kNewInForward,         // new storage, formed together with the forward (a loss)
+  kReuseOutputGradient,  // overwrites the output's gradient; new storage if something else refers to that
+  kShareOutputGradient,  // is the same tensor as the output's gradient
+  kReuseSavedInput,      // overwrites the saved input, which is not needed afterwards
+  kNewInForward,         // new storage, computed together with the forward (loss)
 };
 
-// Rows of a micro-batch: n = batch * seq_len.
+// Size of a micro-batch, in sequences and tokens per sequence.
 struct MicroBatchShape {
   int64_t batch = 1;
   int64_t seq_len = 1;
@@ -44,127 +48,136 @@ struct Value {
   int64_t rows = 0;
   int64_t cols = 0;
   int64_t bytes() const { return rows * cols * DTypeBytes(dtype); }
+  bool operator==(const Value&) const = default;
 };
 
 struct Operator {
-  OpKind kind = OpKind::kAdd;  // that of `attributes`
+  OpKind kind = OpKind::kAdd;  // matches `attributes`
   OperatorAttributes attributes = AddAttributes{};
   std::vector<int> inputs;        // value ids
   std::vector<int> outputs;       // value ids
-  std::vector<int> weights;       // inventory indices, adjacent in their bucket
-  std::vector<int> biases;        // inventory indices, adjacent in their bucket
-  std::vector<int> saved;         // value ids that its input gradient reads
-  std::vector<int> weight_saved;  // value ids that its weight gradient reads
-  int in_place_of = -1;           // value id whose storage outputs[0] takes over
+  std::vector<int> weights;       // positions in Graph::Block::parameters, adjacent in their bucket
+  std::vector<int> biases;        // positions in Graph::Block::parameters
+  std::vector<int> saved;         // ids of values that the input gradient reads
+  std::vector<int> weight_saved;  // ids of values that the weight gradient reads
+  int in_place_of = -1;           // id of the value whose storage outputs[0] reuses; -1 if none
   InputGradient input_gradient = InputGradient::kNew;
-  // Its forward and the next one's, of what it makes, are one pass over memory. Formed again, each is by
-  // itself.
-  bool is_one_pass_with_next = false;
-  // Nothing of its outputs is kept for the backward, which forms them again from its inputs.
+  // Passes that are fused with those of the next or the previous operator, as one pass over memory
+  // (peepholes.h). Recomputation in the backward is not fused.
+  PassSet with_next, with_previous;
+  // Whether the backward recomputes the outputs from the inputs instead of saving them.
   bool formed_again = false;
   int64_t forward_temp_bytes = 0;
-  int64_t backward_temp_bytes = 0;  // of the input gradient; of a loss, of all that it does
-  int64_t weight_temp_bytes = 0;    // of the weight gradient
+  int64_t backward_temp_bytes = 0;  // temporaries of the input gradient, or of all passes of a loss
+  int64_t weight_temp_bytes = 0;    // temporaries of the weight gradient
 
-  // Whether it has a weight gradient that can wait for the second pass.
-  bool HasWeightGradient() const { return EntryOf(kind).weight_gradient_work != nullptr; }
+  // Returns whether the operator has a weight gradient that can be postponed to the second pass.
+  bool HasWeightGradient() const { return EntryOf(kind).passes.Has(Pass::kWeightGradient); }
   template <typename Attributes>
   const Attributes& As() const {
     return std::get<Attributes>(attributes);
   }
+  bool operator==(const Operator&) const = default;
 };
 
-// Which part of a block is a rank's (Shoeybi et al. 2019, arXiv 1909.08053): some of the heads, of the MLP's
-// inner width and of the vocabulary, of all tokens.
+// The part of a block that one tensor-parallel rank computes: some of the heads, of the MLP's inner width and
+// of the vocabulary, for all tokens (Shoeybi et al. 2019, arXiv 1909.08053).
 struct TensorPart {
   int64_t ranks = 1;
-  int64_t index = 0;  // of this rank among them
-  // Between its products a rank has an equal part of the rows (Korthikanti et al. 2022, arXiv 2205.05198).
-  // False: all of them, as all the others.
+  int64_t index = 0;  // index of this rank
+  // Whether sequence parallelism is on (Korthikanti et al. 2022, arXiv 2205.05198): outside of the parallel
+  // matrix products, each rank has an equal part of the rows. If false, every rank has all rows there.
   bool cuts_sequence = true;
   bool operator==(const TensorPart&) const = default;
 };
 
 struct Segment {
-  int block = 0;
   MicroBatchShape shape;
   TensorPart tensor;
-  DType dtype = DType::kF32;  // of activations
+  DType dtype = DType::kF32;  // element type of activations
   int64_t threads = 1;
   bool on_device = false;
-  // Its rows are those of the tokens that happened to be sent to it (experts): shape.tokens() is the most
-  // that there can be, and what memory and work are counted for. How many there are is known when it runs.
+  // Whether the number of rows is known only at run time, because it depends on the tokens that are routed to
+  // the segment (experts). shape.tokens() is then the maximum, for which memory and work are estimated.
   bool rows_are_bounded = false;
   std::vector<Value> values;
   std::vector<Operator> operators;
-  // The border, as value ids.
-  std::vector<int> inputs;   // none for the embedding
-  std::vector<int> outputs;  // none for the head
+  // Ids of the values that the segment receives from the previous block and passes to the next.
+  std::vector<int> inputs;   // empty for the embedding
+  std::vector<int> outputs;  // empty for the head
+  bool operator==(const Segment&) const = default;
 };
 
 struct SegmentOptions {
   MicroBatchShape shape;
   DType dtype = DType::kF32;  // kF32, kBF16 or kF64
-  int64_t threads = 1;        // of one worker; scales the CPU attention kernel's workspace
-  bool on_device = false;     // a device's kernels run it, which need other temporaries
+  int64_t threads = 1;        // threads per worker; each needs a workspace in the CPU attention kernel
+  bool on_device = false;     // whether a device runs the segment; its kernels need different temporaries
   TensorPart tensor;
-  // A layer's backward forms again what takes no product: norms, activation functions, and the rows that are
-  // gathered for tensor parallelism (Korthikanti et al. 2022, section 4.2.2, keep a part of them likewise).
+  // Whether the backward of a layer recomputes the outputs that need no matrix product: norms, activation
+  // functions, and the rows that are gathered for tensor parallelism. (Korthikanti et al. 2022, section
+  // 4.2.2, similarly save only each rank's part of those rows.)
   bool forms_again = false;
-  bool forms_attention_again = false;  // from queries, keys and values, which stay
+  // Whether the backward recomputes attention from the saved queries, keys and values.
+  bool forms_attention_again = false;
 
-  // Of activations between the blocks.
+  // Returns the number of rows of the activations between blocks on one rank.
   int64_t border_rows() const {
     return tensor.cuts_sequence ? shape.tokens() / tensor.ranks : shape.tokens();
   }
 };
 
-// The table of `block`. `inventory` is Inventory(spec).
-Segment BuildSegment(const ModelSpec& spec, const std::vector<Parameter>& inventory, int block,
-                     const SegmentOptions& options);
-
-// When storage may be dropped. Index = operator; entries are storage roots.
+// The times at which storage can be released. The outer index of the nested lists is an operator. The entries
+// are storage roots (see StorageRoots), except in `formed_again`, whose entries are operators.
 struct Lifetimes {
-  std::vector<std::vector<int>> forward_drops;    // after this operator's forward, saving for backward
-  std::vector<std::vector<int>> inference_drops;  // the same, nothing saved
-  // Operators whose forward runs again, in this order, before the backward of an operator that reads what
-  // they make (of two passes the first); and what of that is dropped at once.
+  std::vector<std::vector<int>> forward_drops;    // after the operator's forward, in training
+  std::vector<std::vector<int>> inference_drops;  // after the operator's forward, if nothing is saved
+  // Operators to recompute, in this order, before the operator's backward (before its input gradient, if the
+  // backward has two passes).
   std::vector<std::vector<int>> formed_again;
+  // Recomputed outputs that no gradient reads; released immediately.
   std::vector<std::vector<int>> formed_again_drops;
-  // Saved values and those formed again in a backward of one pass, which forms an operator's weight gradient
-  // before its input's.
-  std::vector<std::vector<int>> weight_gradient_drops;  // between the two
-  std::vector<std::vector<int>> backward_drops;         // after both
-  // The same in a backward of two passes.
-  std::vector<std::vector<int>> input_pass_drops;   // those that no weight gradient reads
-  std::vector<std::vector<int>> weight_pass_drops;  // the others, after this operator's weight gradient
-  std::vector<int> saved;                           // distinct, inputs of the segment excluded
-  std::vector<int> queued;                          // distinct, those that weight gradients read
+  // Releases of saved and recomputed values in a backward of one pass, which computes an operator's weight
+  // gradient before its input gradient.
+  std::vector<std::vector<int>> weight_gradient_drops;  // between the two gradients
+  std::vector<std::vector<int>> backward_drops;         // after both gradients
+  // Releases of saved and recomputed values in a backward of two passes.
+  std::vector<std::vector<int>> input_pass_drops;   // in the first pass: values that no weight gradient reads
+  std::vector<std::vector<int>> weight_pass_drops;  // in the second pass: all others
+  // Distinct storage roots that the forward saves, excluding the segment's inputs.
+  std::vector<int> saved;
+  // Distinct storage roots that weight gradients read. May include the segment's inputs.
+  std::vector<int> queued;
 };
 Lifetimes ComputeLifetimes(const Segment& segment);
 
-// Operators up to the last one that makes a saved value. A forward that runs again only to save ends there:
-// in a layer of Llama it leaves out the MLP's second product, the sum over tp and the residual addition.
+// Returns the number of operators up to the last one whose output is saved. If the forward of that operator
+// is fused with the next one, includes the next one too. Full recomputation stops there. In a Llama layer, it
+// omits the MLP's down projection, the sum over tensor-parallel ranks and the residual addition.
 size_t NumOperatorsThatSave(const Segment& segment);
 
-// For each value, the value whose storage it uses (itself, or what in_place_of leads to).
+// Returns, for each value, the value that owns its storage: itself, or the end of its chain of in_place_of.
 std::vector<int> StorageRoots(const Segment& segment);
 
-// Bytes relative to what lives before the segment starts (its inputs or output gradients excluded).
+// Memory of a segment, in bytes. Peaks are relative to the memory in use before the pass starts. The peak of
+// a forward therefore excludes its inputs, and that of a backward excludes saved values and output gradients.
 struct SegmentMemory {
-  int64_t output_bytes = 0;          // the boundary values handed on
-  int64_t saved_bytes = 0;           // kept from forward to backward, inputs excluded
-  int64_t forward_peak = 0;          // saving; output and saved included
-  int64_t recompute_peak = 0;        // of NumOperatorsThatSave(), which hand nothing on; saved included
-  int64_t inference_peak = 0;        // not saving
-  int64_t backward_peak = 0;         // above (saved + output gradients), input gradients included
-  int64_t input_gradient_bytes = 0;  // bytes the input gradients add (0 if they reuse the outputs')
-  int64_t loss_peak = 0;             // head only: forward and backward together
-  // Backward in two passes; 0 for the head, which has one.
-  int64_t input_backward_peak = 0;   // above (saved + output gradients), input gradients and queue included
-  int64_t queued_bytes = 0;          // kept from the first pass to the second: saved values (and inputs) that
-                                     // weight gradients read, and the gradients of their operators' outputs
-  int64_t weight_backward_peak = 0;  // above queued_bytes
+  int64_t output_bytes = 0;    // values passed to the next block
+  int64_t saved_bytes = 0;     // values saved from forward to backward, excluding the inputs
+  int64_t forward_peak = 0;    // forward in training, including outputs and saved values
+  int64_t recompute_peak = 0;  // forward of NumOperatorsThatSave() operators, including saved values
+  int64_t inference_peak = 0;  // forward without saving
+  int64_t backward_peak = 0;   // backward of one pass, including input gradients
+  // Net change in gradient storage over the backward: input gradients minus released output gradients. 0 if
+  // the input gradients reuse that storage.
+  int64_t input_gradient_bytes = 0;
+  int64_t loss_peak = 0;  // forward and backward of the head together; 0 for other blocks
+  // The rest is for a backward of two passes; 0 for the head, whose backward has one pass.
+  int64_t input_backward_peak = 0;  // first pass, including input gradients and queue
+  // Memory kept from the first pass to the second: saved values and inputs that weight gradients read, and
+  // the gradients of the outputs of the operators concerned.
+  int64_t queued_bytes = 0;
+  int64_t weight_backward_peak = 0;  // second pass, in addition to queued_bytes
 };
 SegmentMemory Analyze(const Segment& segment);
 

@@ -41,6 +41,7 @@ absl::string_view ResourceName(Resource resource) {
                                                               "operators",
                                                               "sent_bytes",
                                                               "collectives",
+                                                              "tensor_exchanges",
                                                               "steps"};
   return kNames[static_cast<size_t>(resource)];
 }

@@ -1,6 +1,9 @@
-// What a piece of a step asks of a machine, in units of a few resources. Operators state their work in these
-// units; seconds per unit are the machine's (simulate::Rates). What a device prices by shape, and not by the
-// sum of its parts, is listed beside them. Pure; thread safe.
+// Measures the work in a part of a step, in units of a few resources. Operators state their work in these
+// units, and simulate::Rates contains the machine's time per unit. The time of matrix products, attention and
+// collectives on a device depends on their shapes, so Work also lists these shapes. Pure; thread-safe.
+//
+//   model::Work work = model::WorkOf(segment, op, {model::Pass::kForward}, /*accumulate=*/false);
+//   double seconds = rates.Seconds(work);
 #pragma once
 
 #include <array>
@@ -14,36 +17,38 @@
 
 namespace trainctl::model {
 
-// What time is made of, and what `trainctl calibrate` finds the seconds per unit of.
+// The resources that determine the time of a step. `trainctl calibrate` measures the seconds per unit of
+// each.
 enum class Resource : uint8_t {
   kMatmulFlops,
-  kAttentionFlops,          // forward, of the scores that the kernel computes
-  kAttentionBackwardFlops,  // the five products of the backward
-  kAttentionTiles,          // fixed cost of one product of a tile of scores
-  kLogits,                  // logits through softmax, loss and gradient
-  kOperandBytes,            // of products, results and sums of gradients among them
-  kMovedBytes,              // read and written by passes over memory
-  kOptimizerElements,       // AdamW's update and the compute copy; others by the bytes that they move
-  kOperators,               // fixed cost of starting one
-  kSentBytes,               // by one worker to its peers
-  kCollectives,             // fixed cost of one
-  kSteps,                   // fixed cost of a step: data, log
+  kAttentionFlops,          // FLOPs of the forward, for the scores that the kernel computes
+  kAttentionBackwardFlops,  // FLOPs of the five products of the backward
+  kAttentionTiles,          // products of one tile of scores; accounts for their fixed cost
+  kLogits,                  // logits that pass through softmax, loss and gradient
+  kOperandBytes,            // operands of matrix products, including results and accumulated gradients
+  kMovedBytes,              // bytes read and written by passes over memory
+  kOptimizerElements,       // elements of AdamW updates; other updates count by their bytes (MovedBytes)
+  kOperators,               // operators or kernel launches; accounts for their fixed cost
+  kSentBytes,               // bytes that one worker sends to its peers
+  kCollectives,             // collectives; accounts for their fixed cost
+  kTensorExchanges,         // collectives between the products of a layer, which wait for them; fixed cost
+  kSteps,                   // steps; accounts for their fixed cost (data and logging)
 };
-inline constexpr int kNumResources = 12;
-absl::string_view ResourceName(Resource resource);  // "matmul_flops"
+inline constexpr int kNumResources = 13;
+absl::string_view ResourceName(Resource resource);  // for example, "matmul_flops"
 
-// A product of matrices, [rows, inner] x [inner, columns]. Its FLOPs and operands are units too.
+// A matrix product, [rows, inner] x [inner, columns]. Work::units also includes its FLOPs and operand bytes.
 struct Product {
   DType dtype = DType::kF32;
   double rows = 0;
   double inner = 0;
   double columns = 0;
-  double result_bytes = 0;  // read and written per element of the result
-  double batch = 1;         // products of this shape in one launch
+  double result_bytes = 0;  // bytes read and written per element of the result
+  double batch = 1;         // number of products of this shape in one kernel launch
   bool operator==(const Product&) const = default;
 };
 
-// One fused kernel of causal attention, forward or backward.
+// One launch of a fused causal attention kernel, forward or backward.
 struct AttentionKernel {
   double tokens = 0;
   double seq_len = 0;
@@ -53,16 +58,17 @@ struct AttentionKernel {
   bool operator==(const AttentionKernel&) const = default;
 };
 
-// One collective. The group's neighbours are `stride` ranks apart.
+// One collective.
 struct Exchange {
   Collective collective = Collective::kAllReduce;
-  double bytes = 0;  // as cluster/collectives.h counts them
+  double bytes = 0;  // as defined in cluster/collectives.h
   int ranks = 1;
-  int stride = 1;
+  int stride = 1;  // difference between the global ranks of adjacent members
   bool operator==(const Exchange&) const = default;
 };
 
-double SentBytes(const Exchange& exchange);  // by one of its ranks
+// Returns the number of bytes that one rank sends.
+double SentBytes(const Exchange& exchange);
 
 template <typename T>
 struct Counted {

@@ -3,17 +3,25 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include "kernels/kernels.h"
+
 namespace trainctl::nn {
 namespace {
 
 // Gradients that a device's kernel brings apart.
-void Join(const AttentionShape& shape, const QueryKeyValue& parts, const Rotation& rotation,
+void Join(const AttentionShape& shape, const QueryKeyValue& parts, const Rotation* rotation,
           at::Tensor& dqkv) {
+  if (rotation == nullptr) {
+    const int64_t n = shape.batch * shape.seq_len;
+    at::Tensor rows = dqkv.view({n, -1});
+    at::cat_out(rows, {parts.q.reshape({n, -1}), parts.k.reshape({n, -1}), parts.v.reshape({n, -1})}, 1);
+    return;
+  }
   const at::Tensor dq = parts.q.contiguous(), dk = parts.k.contiguous(), dv = parts.v.contiguous();
-  rotation.kernels.join_heads(dqkv.data_ptr(), dq.data_ptr(), dk.data_ptr(), dv.data_ptr(),
-                              rotation.positions, rotation.angles.cos.data_ptr<float>(),
-                              rotation.angles.sin.data_ptr<float>(), shape.batch * shape.seq_len, shape.heads,
-                              shape.kv_heads, shape.head_dim);
+  rotation->kernels.join_heads(dqkv.data_ptr(), dq.data_ptr(), dk.data_ptr(), dv.data_ptr(),
+                               rotation->positions, rotation->angles.cos.data_ptr<float>(),
+                               rotation->angles.sin.data_ptr<float>(), shape.batch * shape.seq_len,
+                               shape.heads, shape.kv_heads, shape.head_dim);
 }
 
 void TurnBack(const AttentionShape& shape, const Rotation& rotation, at::Tensor& dqkv) {
@@ -43,7 +51,7 @@ void AttentionForward(const AttentionShape& shape, const at::Tensor& qkv, const 
 
 void AttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
                        const at::Tensor& out, const at::Tensor& lse, const at::Tensor& dout,
-                       const Rotation& rotation, at::Tensor& dqkv) {
+                       const Rotation* rotation, at::Tensor& dqkv) {
   if (CudnnServes(shape, qkv, view))
     return Join(shape, CudnnBackward(shape, qkv, out, lse, dout), rotation, dqkv);
   if (FlashServes(shape, qkv))
@@ -53,7 +61,7 @@ void AttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const
   } else {
     ReferenceAttentionBackward(shape, qkv, view, out, lse, dout, dqkv);
   }
-  TurnBack(shape, rotation, dqkv);
+  if (rotation != nullptr) TurnBack(shape, *rotation, dqkv);
 }
 
 }  // namespace trainctl::nn

@@ -1,16 +1,23 @@
-// Causal attention inside documents over a fused qkv activation, grouped-query heads included.
-// qkv: [batch, seq, (heads + 2 kv_heads) * head_dim], queries first, then keys, then values.
+// Causal attention within documents, with grouped-query heads, on a fused qkv activation. A query sees only
+// keys of its own document, at its own or an earlier position.
+//
+// Shapes: qkv is [batch, seq, (heads + 2 * kv_heads) * head_dim], with queries first, then keys, then values.
+// n = batch * seq is the number of tokens. AttentionForward and AttentionBackward select one of the
+// implementations below by the same conditions. Failures of ATen are exceptions.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 
-#include "kernels/kernels.h"
 #include "model/segment.h"
 #include "nn/key_value_cache.h"
 #include "nn/rope_tables.h"
 #include "nn/token_view.h"
+
+namespace trainctl::kernels {
+struct TypedKernels;
+}
 
 namespace trainctl::nn {
 
@@ -22,36 +29,40 @@ struct AttentionShape {
   int64_t head_dim = 0;
 };
 
-// Each [n, heads, head_dim].
+// Each tensor is [n, heads, head_dim]; k and v have kv_heads heads.
 struct QueryKeyValue {
   at::Tensor q, k, v;
 };
 
-// How queries and keys were rotated before attention saw them, and what turns their gradients back.
+// The rotary position embedding (RoPE) that was applied to queries and keys.
 struct Rotation {
   const kernels::TypedKernels& kernels;
-  const int32_t* positions;  // [n], of the device
+  const int32_t* positions;  // [n], in device memory
   const RopeTables& angles;
 };
 
-// Writes out [n, heads * head_dim] and lse [heads, n] (accumulators), the log of each row's sum of
-// exponentials. A device may put other tensors of these sizes in their places, and lse in an order of its
-// own.
+// Writes `out` [n, heads * head_dim], and `lse` [heads, n], the log of each row's sum of exponentials, in the
+// accumulator type. The caller allocates both. A device implementation may replace them by other tensors of
+// the same size, and may store the elements of lse in another order.
 void AttentionForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
                       at::Tensor& out, at::Tensor& lse);
-// Writes dqkv (the shape of qkv), of queries and keys as they were before their rotation.
+// Writes `dqkv`, the gradient of qkv, which the caller allocates. If `rotation` is not null, the gradients of
+// queries and keys are those before RoPE. If a device kernel returns separate gradients of q, k and v, the
+// pass that joins them also rotates them back.
 void AttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
                        const at::Tensor& out, const at::Tensor& lse, const at::Tensor& dout,
-                       const Rotation& rotation, at::Tensor& dqkv);
+                       const Rotation* rotation, at::Tensor& dqkv);
 
-// Of the tokens of one sequence that follow those of `cache`, which gets theirs; shape.seq_len counts the new
-// ones alone. Writes out; lse only where the cache was empty.
+// Attention for new tokens of one sequence that follow those in `cache`, for inference. shape.seq_len counts
+// only the new tokens. Appends their keys and values to the cache and writes `out`. Writes `lse` only if the
+// cache was empty.
 void CachedAttentionForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
                             KeyValueCache& cache, at::Tensor& out, at::Tensor& lse);
 
-// What serves it. Gradients of all of these are of queries and keys as they are given.
+// The implementations follow. Each backward returns the gradient of qkv as it was passed, without rotating it
+// back.
 
-// Our own for CPUs, in fp32 or bf16.
+// The trainer's own CPU kernels (kernels/attention.h), for fp32 and bf16.
 bool CpuServes(const at::Tensor& qkv);
 void CpuAttentionForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
                          at::Tensor& out, at::Tensor& lse);
@@ -59,24 +70,26 @@ void CpuAttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, co
                           const at::Tensor& out, const at::Tensor& lse, const at::Tensor& dout,
                           at::Tensor& dqkv);
 
-// The same by matrices of scores, for devices and element types that no fused attention serves, and as the
-// reference of tests. Of the scores of one kv head a tile of `tile_bytes` is there at a time, or
-// those of one query where that is more; two more of its size come and go.
+// Attention that forms score matrices, for devices and element types without a fused kernel, and as the
+// reference in tests. It works on one tile of scores of one kv head at a time. A tile has as many queries as
+// fit into `tile_bytes`, but at least one. Up to two more temporaries of a tile's size exist at a time.
 void ReferenceAttentionForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
                                at::Tensor& out, at::Tensor& lse, int64_t tile_bytes = model::kScoreTileBytes);
 void ReferenceAttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
                                 const at::Tensor& out, const at::Tensor& lse, const at::Tensor& dout,
                                 at::Tensor& dqkv, int64_t tile_bytes = model::kScoreTileBytes);
 
-// cuDNN's over sequences that hold one document each, bf16 on CUDA, except where the same bits are wanted
-// each time, or flash attention is (time_attention.h). `out` and `lse` become what it returns; lse is in its
-// own order.
+// cuDNN's attention, for bf16 on CUDA. It requires one document per sequence, a head_dim of at most 128 and a
+// seq_len that is a multiple of 64. It is not used if deterministic algorithms are requested or
+// UseCudnnAttention(false) was called (time_attention.h). Forward replaces `out` and `lse` by its results;
+// lse has cuDNN's element order.
 bool CudnnServes(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view);
 void CudnnForward(const AttentionShape& shape, const at::Tensor& qkv, at::Tensor& out, at::Tensor& lse);
 QueryKeyValue CudnnBackward(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& out,
                             const at::Tensor& lse, const at::Tensor& dout);
 
-// Flash attention (Dao 2023) over packed documents, bf16 on CUDA. `out` and `lse` become what it returns.
+// Flash attention (Dao 2023) over packed documents, for bf16 on CUDA and the head sizes of
+// model::FlashServes. Forward replaces `out` and `lse` by its results.
 bool FlashServes(const AttentionShape& shape, const at::Tensor& qkv);
 void FlashForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view, at::Tensor& out,
                   at::Tensor& lse);

@@ -1,4 +1,5 @@
-// How attention sees a fused qkv activation: cut into documents, by kv head.
+// Views of a fused qkv activation as attention needs them: cut into documents, one kv head at a time. No view
+// copies elements.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -9,7 +10,8 @@
 
 namespace trainctl::nn {
 
-// A run of sequences that attend within themselves: positions [begin, begin + count) of each.
+// Positions [begin, begin + count) of `num_sequences` adjacent sequences. In each sequence, these tokens
+// attend only to each other.
 struct Piece {
   int64_t first_sequence = 0;
   int64_t num_sequences = 0;
@@ -17,10 +19,12 @@ struct Piece {
   int64_t count = 0;
 };
 
-// Whole sequences together while they hold one document each; otherwise a piece per document.
+// Returns one piece for each run of adjacent sequences that contain a single document each, and one piece for
+// each document of the other sequences. `document` is [batch, seq_len], in host memory.
 std::vector<Piece> CutDocuments(const AttentionShape& shape, const int32_t* document);
 
-// Views of one kv head's part of a piece, as [sequences, query heads, tokens, head_dim].
+// Views of one kv head's part of a piece, as [sequences, query heads, tokens, head_dim]. Keys and values have
+// one head.
 class HeadViews {
  public:
   HeadViews(const AttentionShape& shape, const Piece& piece, int64_t kv_head)
@@ -31,10 +35,11 @@ class HeadViews {
   at::Tensor Values(const at::Tensor& qkv) const {
     return Columns(qkv, shape_.heads + shape_.kv_heads + kv_head_, 1);
   }
-  // One key (value) head seen by all query heads of its group, without a copy.
+  // Repeats one key or value head for all query heads of its group, without a copy.
   at::Tensor Shared(const at::Tensor& heads) const { return heads.expand({-1, group_, -1, -1}); }
   at::Tensor Output(const at::Tensor& out) const { return Columns(out, kv_head_ * group_, group_); }
-  // [sequences, group, tokens] of lse [heads, batch * seq].
+  // Returns [sequences, group, tokens] of lse [heads, batch * seq]. `group` is the number of query heads per
+  // kv head.
   at::Tensor Lse(const at::Tensor& lse) const {
     return lse.view({shape_.heads, shape_.batch, shape_.seq_len})
         .narrow(0, kv_head_ * group_, group_)
@@ -58,7 +63,7 @@ class HeadViews {
   int64_t group_;
 };
 
-// Views of qkv [n, (heads + 2 kv_heads) * head_dim].
+// Returns views of the queries, keys and values in qkv [n, (heads + 2 * kv_heads) * head_dim].
 inline QueryKeyValue SplitHeads(const AttentionShape& shape, const at::Tensor& qkv) {
   const at::Tensor heads = qkv.view({shape.batch * shape.seq_len, -1, shape.head_dim});
   return {heads.narrow(1, 0, shape.heads), heads.narrow(1, shape.heads, shape.kv_heads),

@@ -1,17 +1,18 @@
-// Products of bf16 matrices on CPUs that LibTorch has no fast ones for.
+// Products of bf16 matrices on CPUs for which LibTorch has no fast implementation.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace trainctl::nn {
 
-// oneDNN, with which LibTorch multiplies bf16 on x86, needs AVX-512. Without it a product is a plain loop,
-// about a hundred times slower than in fp32.
+// Whether LibTorch's bf16 products are slow on this CPU. On x86 LibTorch uses oneDNN, which needs AVX-512 for
+// them. Without it, a product is a plain loop that is about a hundred times slower than in fp32. False on
+// other architectures.
 bool LacksFastBf16Products();
 
-// out = a b, [m, k] x [k, n], of bf16 on a CPU, each by rows or by columns: tile by tile turned into fp32,
-// multiplied and summed there, and rounded once. The same bits with any number of threads, each of which
-// takes 768 KiB of scratch.
+// Computes out = a b for bf16 CPU matrices [m, k] x [k, n], each stored by rows or by columns. Converts tiles
+// to fp32, multiplies and sums them in fp32, and rounds each result once. The bits do not depend on the
+// number of threads. Each thread uses 768 KiB of scratch memory.
 void MultiplyInTiles(at::Tensor& out, const at::Tensor& a, const at::Tensor& b);
 
 }  // namespace trainctl::nn

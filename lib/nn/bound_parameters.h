@@ -1,17 +1,18 @@
-// Where parameters lie while a segment runs.
+// The memory of a block's parameters and their gradients while the block runs.
 #pragma once
 
-#include <map>
+#include <vector>
 
 namespace trainctl::nn {
 
-// Where one parameter lies just now. `data` is in the compute dtype, `gradient` holds its accumulators (null
-// when no gradient is wanted). With accumulate false the first write replaces what is there.
+// One parameter. `data` points to its elements in the compute dtype; it may be null in a pass that does not
+// read the parameter. `gradient` points to the accumulators of its gradient, or is null if no gradient is
+// wanted. If `accumulate` is false, the first write replaces their contents.
 struct BoundParameter {
   void* data = nullptr;
   void* gradient = nullptr;
   bool accumulate = true;
 };
-using BoundParameters = std::map<int, BoundParameter>;  // by inventory index
+using BoundParameters = std::vector<BoundParameter>;  // ordered as Graph::Block::parameters
 
 }  // namespace trainctl::nn

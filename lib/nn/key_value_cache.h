@@ -1,5 +1,5 @@
-// Keys and values of the tokens that one sequence has had, as one attention left them: a longer sequence
-// computes those of its new tokens alone. Not thread safe.
+// The keys and values that one attention layer has computed for the tokens of a sequence. With them,
+// extending the sequence computes keys and values only for the new tokens. Not thread-safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,16 +10,17 @@ namespace trainctl::nn {
 
 class KeyValueCache {
  public:
-  // Room for `capacity` tokens, whose memory is taken with the first of them.
+  // Creates an empty cache for up to `capacity` tokens. The first Append allocates its memory.
   explicit KeyValueCache(int64_t capacity) : capacity_(capacity) {}
 
   int64_t num_tokens() const { return num_tokens_; }
 
-  // Those of the tokens that follow: [kv_heads, tokens, head_dim] each, positions applied. They must fit.
+  // Appends the keys and values of the next tokens, each [kv_heads, tokens, head_dim], with RoPE already
+  // applied. They must fit the capacity.
   void Append(const at::Tensor& keys, const at::Tensor& values);
   void Clear() { num_tokens_ = 0; }
 
-  // [kv_heads, num_tokens, head_dim].
+  // Views of shape [kv_heads, num_tokens, head_dim]. Call them only after the first Append.
   at::Tensor keys() const;
   at::Tensor values() const;
 

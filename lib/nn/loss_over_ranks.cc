@@ -2,8 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include "absl/strings/str_cat.h"
-
 namespace trainctl::nn {
 namespace {
 
@@ -19,7 +17,7 @@ Statistics Combine(TensorGroup& tensor, int64_t first, const Statistics& own) {
   const int64_t rows = own.maximum.size(0);
   const at::Tensor part = at::stack({own.maximum, own.sum, own.target}).unsqueeze(0);
   at::Tensor all = at::empty({tensor.size(), model::kLossStatistics, rows}, part.options());
-  tensor.GatherRows(absl::StrCat("loss of row ", first), part, all);
+  tensor.GatherRows(model::LossExchangeName(first), part, all);
   const auto of = [&](int rank, int64_t which) { return all.select(0, rank).select(0, which); };
   Statistics whole{all.select(1, 0).amax(0), at::zeros_like(own.sum), at::zeros_like(own.target)};
   for (int rank = 0; rank < tensor.size(); ++rank) {

@@ -1,4 +1,5 @@
-// The loss of rows whose logits lie on several ranks, each of which has those of some tokens.
+// Cross-entropy over a vocabulary that is split across the ranks of tensor parallelism. Each rank has the
+// logits of its part of the vocabulary.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,9 +10,11 @@
 
 namespace trainctl::nn {
 
-// As TypedKernels::cross_entropy of the tokens' rows [first, first + rows): adds to the loss, and the logits
-// [rows, vocab of this rank] become their gradient where one is asked for. Each row's statistics are gathered
-// and combined in the order of the ranks, so that all have the same loss.
+// Like TypedKernels::cross_entropy without a cap, for the token rows [first, first + rows) of the
+// micro-batch. Collective over run.tensor(). Adds the rows' loss to *run.loss().sum. If run.loss().scale is
+// not null, `logits` [rows, vocabulary of this rank] become their gradient; otherwise their contents are
+// unspecified afterwards. Gathers each row's statistics and combines them in rank order, so that every rank
+// has the same loss.
 void AddLossOverRanks(SegmentRun& run, const model::LinearCrossEntropyAttributes& attributes,
                       at::Tensor& logits, int64_t first, int64_t rows);
 

@@ -17,8 +17,8 @@ void ForwardWithNorm(SegmentRun& run, const model::Operator& op, const model::Op
   const at::Tensor& sum = run.Value(op.outputs[0]);
   run.typed().add_rms_norm(sum.data_ptr(), run.Value(norm.outputs[0]).data_ptr(),
                            run.Value(norm.outputs[1]).data_ptr(), run.Value(op.inputs[0]).data_ptr(),
-                           run.Bound(norm.weights[0]).data, static_cast<float>(attributes.eps), sum.size(0),
-                           attributes.hidden);
+                           run.Bound(norm.weights[0]).data, kernels::Gain::kWeight,
+                           static_cast<float>(attributes.eps), sum.size(0), attributes.hidden);
 }
 
 void InputGradient(SegmentRun& run, const model::Operator& op) {

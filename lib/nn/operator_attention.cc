@@ -7,7 +7,7 @@ namespace trainctl::nn {
 namespace {
 
 AttentionShape ShapeOf(const SegmentRun& run, const model::Operator& op) {
-  const auto& [heads, kv_heads, head_dim, angle_table] = op.As<model::AttentionAttributes>();
+  const auto& [heads, kv_heads, head_dim] = op.As<model::AttentionAttributes>();
   const model::MicroBatchShape& shape = run.segment().shape;
   return {shape.batch, shape.seq_len, heads, kv_heads, head_dim};
 }
@@ -23,18 +23,28 @@ void Forward(SegmentRun& run, const model::Operator& op) {
   }
 }
 
-void InputGradient(SegmentRun& run, const model::Operator& op) {
+at::Tensor Gradient(SegmentRun& run, const model::Operator& op, const Rotation* rotation) {
   at::Tensor dqkv = at::empty_like(run.Value(op.inputs[0]));
-  const Rotation rotation = {.kernels = run.typed(),
-                             .positions = run.view().positions,
-                             .angles = run.rope(op.As<model::AttentionAttributes>().angle_table)};
   AttentionBackward(ShapeOf(run, op), run.Value(op.inputs[0]), run.view(), run.Value(op.outputs[0]),
                     run.Value(op.outputs[1]), run.Gradient(op.outputs[0]), rotation, dqkv);
-  run.Receive(op.inputs[0], std::move(dqkv));
+  return dqkv;
+}
+
+void InputGradient(SegmentRun& run, const model::Operator& op) {
+  run.Receive(op.inputs[0], Gradient(run, op, nullptr));
+}
+
+void InputGradientWithRope(SegmentRun& run, const model::Operator& rope, const model::Operator& op) {
+  const Rotation rotation = {.kernels = run.typed(),
+                             .positions = run.view().positions,
+                             .angles = run.rope(rope.As<model::RopeAttributes>().angle_table)};
+  run.Receive(rope.inputs[0], Gradient(run, op, &rotation));
 }
 
 }  // namespace
 
-constinit const OperatorRunner kAttentionRunner = {.forward = Forward, .input_gradient = InputGradient};
+constinit const OperatorRunner kAttentionRunner = {.forward = Forward,
+                                                   .input_gradient = InputGradient,
+                                                   .input_gradient_with_previous = InputGradientWithRope};
 
 }  // namespace trainctl::nn

@@ -1,4 +1,5 @@
-// What an operator throws that knows more than a sentence of what went wrong.
+// The exception of an operator whose failure already has a status. Code that catches it returns `status` and
+// so keeps the status code, which an ordinary exception would lose.
 #pragma once
 
 #include <stdexcept>

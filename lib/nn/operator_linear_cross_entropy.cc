@@ -17,8 +17,8 @@ void AddLossOfRows(SegmentRun& run, at::Tensor& logits, int64_t first, int64_t r
   const LossRequest& loss = run.loss();
   const auto add = [&](double* sum, int64_t begin, int64_t end) {
     run.typed().cross_entropy(sum, SegmentRun::Row(logits, begin), run.view().targets + first + begin,
-                              run.view().loss_mask + first + begin, loss.z_loss, loss.scale, end - begin,
-                              logits.size(1));
+                              run.view().loss_mask + first + begin, loss.z_loss, /*cap=*/0, loss.scale,
+                              end - begin, logits.size(1));
   };
   if (!run.device().is_cpu()) return add(loss.sum, 0, rows);
   std::vector<double> partial(static_cast<size_t>(run.NumChunks()), 0.0);

@@ -6,10 +6,10 @@ namespace {
 void Forward(SegmentRun& run, const model::Operator& op) {
   const auto& attributes = op.As<model::RmsNormAttributes>();
   run.ForChunks(run.Value(op.inputs[0]).size(0), [&](int64_t begin, int64_t end, int) {
-    run.typed().rms_norm(SegmentRun::Row(run.Value(op.outputs[0]), begin),
-                         SegmentRun::Row(run.Value(op.outputs[1]), begin),
-                         SegmentRun::Row(run.Value(op.inputs[0]), begin), run.Bound(op.weights[0]).data,
-                         static_cast<float>(attributes.eps), end - begin, attributes.hidden);
+    run.typed().rms_norm(
+        SegmentRun::Row(run.Value(op.outputs[0]), begin), SegmentRun::Row(run.Value(op.outputs[1]), begin),
+        SegmentRun::Row(run.Value(op.inputs[0]), begin), run.Bound(op.weights[0]).data,
+        kernels::Gain::kWeight, static_cast<float>(attributes.eps), end - begin, attributes.hidden);
   });
 }
 
@@ -32,10 +32,11 @@ void InputGradient(SegmentRun& run, const model::Operator& op) {
   std::vector<char> partial;  // a sum per thread; a device adds where it belongs
   if (run.device().is_cpu()) partial.assign(static_cast<size_t>(chunks * sum_bytes), 0);
   run.ForChunks(dx.size(0), [&](int64_t begin, int64_t end, int chunk) {
-    run.typed().rms_norm_backward(
-        SegmentRun::Row(dx, begin), partial.empty() ? weight.gradient : partial.data() + chunk * sum_bytes,
-        SegmentRun::Row(dy, begin), SegmentRun::Row(run.Value(input), begin),
-        SegmentRun::Row(run.Value(op.outputs[1]), begin), weight.data, add, end - begin, hidden);
+    run.typed().rms_norm_backward(SegmentRun::Row(dx, begin),
+                                  partial.empty() ? weight.gradient : partial.data() + chunk * sum_bytes,
+                                  SegmentRun::Row(dy, begin), SegmentRun::Row(run.Value(input), begin),
+                                  SegmentRun::Row(run.Value(op.outputs[1]), begin), weight.data,
+                                  kernels::Gain::kWeight, add, end - begin, hidden);
   });
   for (int chunk = 0; chunk < chunks && !partial.empty(); ++chunk)
     run.sums().accumulate(weight.gradient, partial.data() + chunk * sum_bytes, hidden);

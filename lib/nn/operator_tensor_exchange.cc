@@ -1,7 +1,6 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "nn/operators.h"
 
 namespace trainctl::nn {
@@ -11,11 +10,11 @@ using model::TensorExchange;
 
 TensorExchange WayOf(const model::Operator& op) { return op.As<model::TensorExchangeAttributes>().way; }
 
-const std::string& NameOf(const SegmentRun& run, const model::Operator& op) {
-  return run.segment().values[static_cast<size_t>(op.outputs[0])].name;
+std::string NameOf(const SegmentRun& run, const model::Operator& op) {
+  return model::TensorExchangeName(run.segment(), op, model::Pass::kForward);
 }
 std::string NameOfGradient(const SegmentRun& run, const model::Operator& op) {
-  return absl::StrCat("gradient of ", NameOf(run, op));
+  return model::TensorExchangeName(run.segment(), op, model::Pass::kInputGradient);
 }
 
 // An in-place output is its input.

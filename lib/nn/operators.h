@@ -1,6 +1,6 @@
-// Runs the kinds of operators of model/operators.h with tensors: their derivatives are written by hand, one
-// kind in operator_<kind>.cc. What is allocated, dropped and queued around them is the table's word
-// (segment_runner.cc).
+// Runs each kind of operator of model/operators.h with tensors. The forward and the hand-written derivatives
+// of a kind are in operator_<kind>.cc. The segment's table determines what is allocated, released and queued
+// around them (segment_runner.cc).
 #pragma once
 
 #include <vector>
@@ -11,25 +11,31 @@
 namespace trainctl::nn {
 
 struct OperatorRunner {
-  // Writes the outputs, which are allocated. A loss adds to what run.loss() says and, where asked for, forms
-  // all gradients.
+  // Computes the outputs, which are already allocated. A loss adds to *run.loss().sum, and forms all
+  // gradients if run.loss().scale is not null.
   void (*forward)(SegmentRun& run, const model::Operator& op);
-  // The same of an operator that is one pass with the next one. Null where none is.
+  // Runs the forward of this operator and the next one as one pass, for pairs of model/peepholes.h. Null if
+  // the kind is never the first of such a pair.
   void (*forward_with_next)(SegmentRun& run, const model::Operator& op,
                             const model::Operator& next) = nullptr;
-  // Reads the gradients of the outputs, which may be written over where nothing else refers to them; leaves
-  // the gradients of the inputs. Adds the gradients of norms, biases and the embedding. Null: formed by the
-  // forward.
+  // Reads the gradients of the outputs and produces the gradients of the inputs. May overwrite the gradients
+  // of the outputs if nothing else refers to them. Also adds the gradients of norms, biases and the
+  // embedding. Null if the forward forms all gradients (a loss).
   void (*input_gradient)(SegmentRun& run, const model::Operator& op);
-  // Adds the gradient of the matrix; writes nothing else, so that it can come before the input's gradient or
-  // long after. Null where OperatorEntry::weight_gradient_work is.
+  // Runs input_gradient of this operator and the previous one as one pass, and produces the gradients of the
+  // previous operator's inputs. Null if the kind is never the second of such a pair.
+  void (*input_gradient_with_previous)(SegmentRun& run, const model::Operator& previous,
+                                       const model::Operator& op) = nullptr;
+  // Adds the gradient of the weight matrix. Writes nothing else, so it can run before input_gradient or at
+  // any later time. Null if the kind has no such pass.
   void (*weight_gradient)(SegmentRun& run, const model::Operator& op);
-  // Of a loss: logits of the given rows, [rows, vocab]. Null elsewhere.
+  // Returns the logits of the given rows, [rows, vocab], in the compute dtype. Null unless the kind is a
+  // loss.
   at::Tensor (*logits)(SegmentRun& run, const model::Operator& op, const std::vector<int64_t>& rows);
 };
 extern const OperatorRunner kEmbeddingRunner, kRmsNormRunner, kLinearRunner, kRopeRunner, kAttentionRunner,
     kSwiGluRunner, kAddRunner, kLinearCrossEntropyRunner, kBiasRunner, kTensorExchangeRunner;
-// In the order of OpKind.
+// The runner of each kind, indexed by OpKind.
 inline constexpr const OperatorRunner* kRunners[model::kNumOpKinds] = {
     &kEmbeddingRunner, &kRmsNormRunner,       &kLinearRunner, &kRopeRunner,
     &kAttentionRunner, &kSwiGluRunner,        &kAddRunner,    &kLinearCrossEntropyRunner,

@@ -26,17 +26,18 @@ at::Tensor ScaleFrequencies(const at::Tensor& frequencies, const model::RopeScal
 // By the operations of transformers, one by one in fp32: a frequency that is rounded once, from a better one,
 // is another number, and at position 131,071 an angle that is 0.008 rad away from that of the published
 // weights.
-at::Tensor Frequencies(const model::ModelSpec& spec) {
-  const at::Tensor exponents = at::arange(0, spec.head_dim, 2, at::kLong).to(at::kFloat) / spec.head_dim;
-  const at::Tensor frequencies = at::pow(spec.rope_theta, exponents).reciprocal();
-  return spec.rope_scaling ? ScaleFrequencies(frequencies, *spec.rope_scaling) : frequencies;
+at::Tensor Frequencies(const model::AngleTable& table) {
+  const at::Tensor exponents = at::arange(0, table.head_dim, 2, at::kLong).to(at::kFloat) / table.head_dim;
+  const at::Tensor frequencies = at::pow(table.theta, exponents).reciprocal();
+  return table.scaling ? ScaleFrequencies(frequencies, *table.scaling) : frequencies;
 }
 
 }  // namespace
 
-RopeTables MakeRopeTables(const device::Device& device, const model::ModelSpec& spec, int64_t max_position) {
+RopeTables MakeRopeTables(const device::Device& device, const model::AngleTable& table,
+                          int64_t max_position) {
   const at::Tensor positions = at::arange(max_position, at::kFloat);
-  at::Tensor angles = positions.unsqueeze(1) * Frequencies(spec).unsqueeze(0);
+  at::Tensor angles = positions.unsqueeze(1) * Frequencies(table).unsqueeze(0);
   const at::Tensor sin = angles.sin();
   return {angles.cos_().to(device.torch()), sin.to(device.torch())};
 }

@@ -1,4 +1,4 @@
-// Angles of rotary positions, computed once for all segments.
+// Tables of the angles of rotary positions, computed once and shared by all segments.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -6,14 +6,17 @@
 #include <cstdint>
 
 #include "device/device.h"
-#include "model/model_spec.h"
+#include "model/graph.h"
 
 namespace trainctl::nn {
 
-// cos and sin of every position up to max_position: [max_position, head_dim / 2] fp32 each.
+// Cosine and sine of each position below max_position: [max_position, head_dim / 2] each, fp32, in device
+// memory.
 struct RopeTables {
   at::Tensor cos, sin;
 };
-RopeTables MakeRopeTables(const device::Device& device, const model::ModelSpec& spec, int64_t max_position);
+// Computes the tables on the CPU and copies them to the device. Uses the same sequence of fp32 operations as
+// Hugging Face transformers, including Llama 3 frequency scaling.
+RopeTables MakeRopeTables(const device::Device& device, const model::AngleTable& table, int64_t max_position);
 
 }  // namespace trainctl::nn

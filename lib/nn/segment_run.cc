@@ -8,9 +8,9 @@
 namespace trainctl::nn {
 
 const BoundParameter& SegmentRun::Bound(int parameter) const {
-  const auto it = parameters_.find(parameter);
-  TRAINCTL_CHECK_MSG(it != parameters_.end(), "parameter ", parameter, " is not bound");
-  return it->second;
+  const auto index = static_cast<size_t>(parameter);
+  TRAINCTL_CHECK_MSG(index < parameters_.size(), "parameter ", parameter, " of the block is not bound");
+  return parameters_[index];
 }
 
 at::Tensor SegmentRun::Matrix(const std::vector<int>& weights, int64_t rows, int64_t cols) const {

@@ -1,5 +1,5 @@
-// What an operator works with while its segment runs: activations and gradients by value id, bound
-// parameters, tokens, and the device with its kernels. One run over one micro-batch; not shared by threads.
+// The state of one run of a segment over one micro-batch, as its operators see it. It contains activations
+// and gradients by value id, bound parameters, tokens, and the device with its kernels. Not thread-safe.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "device/device.h"
+#include "kernels/kernels.h"
 #include "model/segment.h"
 #include "nn/bound_parameters.h"
 #include "nn/key_value_cache.h"
@@ -23,22 +24,22 @@ namespace trainctl::nn {
 inline at::ScalarType ToAten(DType dtype) {
   return dtype == DType::kF64 ? at::kDouble : dtype == DType::kBF16 ? at::kBFloat16 : at::kFloat;
 }
-// In which sums over elements of a type are formed.
+// The type in which elements of type `dtype` are summed: fp64 for fp64, otherwise fp32.
 inline at::ScalarType AccumulatorOf(at::ScalarType dtype) {
   return dtype == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-// What a loss is asked for. Pointers are memory of the device.
+// The request to a loss operator. Pointers refer to device memory.
 struct LossRequest {
-  double* sum = nullptr;  // is added to
+  double* sum = nullptr;  // the loss is added to it
   float z_loss = 0;
-  const float* scale = nullptr;  // of gradients; null: none are wanted
+  const float* scale = nullptr;  // factor of the gradients; null if no gradients are wanted
 };
 
 class SegmentRun {
  public:
-  // `rope` are the tables that RopeAttributes::angle_table counts. `tensor`: null where the segment is whole.
-  // Borrows everything.
+  // `rope` is the array of tables that RopeAttributes::angle_table indexes. `tensor` is null if tensor
+  // parallelism does not split the segment. All references and pointers must outlive the run.
   SegmentRun(const device::Device& device, const model::Segment& segment, const RopeTables* rope, int threads,
              const BoundParameters& parameters, const TokenView& view, TensorGroup* tensor)
       : device_(device),
@@ -55,24 +56,26 @@ class SegmentRun {
   void AskForLoss(const LossRequest& request) { loss_ = request; }
   const LossRequest& loss() const { return loss_; }
 
-  // What attention has to continue; null: the tokens are all that there is.
+  // Sets the cache of earlier tokens that attention continues. Null (the default) if there are no earlier
+  // tokens.
   void ContinueFrom(KeyValueCache* cache) { cache_ = cache; }
   KeyValueCache* cache() const { return cache_; }
 
   const device::Device& device() const { return device_; }
   const kernels::TypedKernels& typed() const { return device_.kernels().For(segment_.dtype); }
-  // For accumulators.
+  // The kernels for the accumulator type.
   const kernels::TypedKernels& sums() const {
     return device_.kernels().For(trainctl::AccumulatorOf(segment_.dtype));
   }
   const model::Segment& segment() const { return segment_; }
   const TokenView& view() const { return view_; }
   const RopeTables& rope(size_t table) const { return rope_[table]; }
-  // Of a segment that tensor parallelism cuts.
+  // The ranks of tensor parallelism. Call this only if tensor parallelism splits the segment.
   TensorGroup& tensor() const { return *tensor_; }
   int64_t num_tokens() const { return num_rows_; }
-  // Of a segment whose rows are bounded: how many there are this time. Of another one `value` has as many as
-  // the table says.
+  // Sets the number of rows of `value` in this run. If the segment's rows are bounded, num_tokens() becomes
+  // `rows`, which may be less than the table's number. In other segments `rows` must equal the table's
+  // number.
   void SetRows(int value, int64_t rows) {
     const int64_t expected = segment_.values[static_cast<size_t>(value)].rows;
     TRAINCTL_CHECK_MSG(rows == expected || (segment_.rows_are_bounded && rows < expected), "a segment of ",
@@ -87,40 +90,44 @@ class SegmentRun {
   const BoundParameter& Bound(int parameter) const;
 
   at::Tensor Empty(at::IntArrayRef sizes) const { return at::empty(sizes, device_.Options(dtype())); }
-  // y += bias; gradient of the bias (+)= the sum of dy's rows.
+  // AddBias computes y += bias. AddBiasGradient adds the sum of dy's rows to the gradient of the bias, or
+  // replaces the gradient if it does not accumulate.
   void AddBias(at::Tensor& y, int bias) const;
   void AddBiasGradient(int bias, const at::Tensor& dy) const;
-  // Adjacent weights of one product seen as one matrix [rows, cols].
+  // Returns adjacent weights of one product as one matrix [rows, cols].
   at::Tensor Matrix(const std::vector<int>& weights, int64_t rows, int64_t cols) const;
   static void* Row(const at::Tensor& tensor, int64_t row) {
     return static_cast<char*>(tensor.data_ptr()) +
            row * tensor.stride(0) * static_cast<int64_t>(tensor.itemsize());
   }
 
-  // A contribution to the gradient of `value`: becomes it, or is added to it.
+  // Adds a contribution to the gradient of `value`. The first contribution becomes the gradient without a
+  // copy.
   void Receive(int value, at::Tensor gradient);
-  // Of a gradient that is about to be written to: a copy where something else refers to it.
+  // Call this before writing to a gradient. Replaces the gradient by a copy if anything else refers to it.
   static void MakeExclusive(at::Tensor& gradient) {
     if (gradient.use_count() > 1) gradient = gradient.clone();
   }
 
-  // out = a b.
+  // Computes out = a b, [m, k] x [k, n].
   static void Multiply(at::Tensor& out, const at::Tensor& a, const at::Tensor& b);
-  // gradient (+)= dyᵀ x, over adjacent weights as one matrix [out, in].
+  // Adds dyᵀ x to the gradient of adjacent weights, as one matrix [out, in]. Replaces the gradient if
+  // `accumulate` is false.
   void AddWeightGradient(const std::vector<int>& weights, const at::Tensor& dy, const at::Tensor& x,
                          bool accumulate) const;
 
-  // Parts that rows are cut into, each with a sum of its own; a device shares its work out itself.
+  // The number of chunks into which rows are split; each chunk has its own sums. 1 on a device, which
+  // distributes the work itself.
   int NumChunks() const {
     return device_.is_cpu() ? static_cast<int>(std::clamp<int64_t>(num_tokens(), 1, threads_)) : 1;
   }
-  // Calls function(begin, end, chunk) for the tokens' rows, in a fixed number of chunks, so that sums are cut
-  // the same way on every run.
+  // Calls function(begin, end, chunk) for the tokens' rows in NumChunks() chunks, in parallel on the CPU. The
+  // chunks are the same in every run, so sums are split in the same way.
   template <typename Function>
   void ForRows(const Function& function) const {
     ForChunks(num_tokens(), function);
   }
-  // The same for any number of rows; a chunk may be empty.
+  // The same for any number of rows. A chunk may be empty.
   template <typename Function>
   void ForChunks(int64_t rows, const Function& function) const {
     const int chunks = NumChunks();

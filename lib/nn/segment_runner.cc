@@ -69,7 +69,7 @@ class SegmentRunner::Pass {
       const model::Operator& op = r_.segment_.operators[i];
       const ScopedSeconds timer(SecondsOf(op, &OperatorSeconds::forward));
       AllocateOutputs(op);
-      if (op.is_one_pass_with_next) {
+      if (op.with_next.Has(model::Pass::kForward)) {
         const model::Operator& next = r_.segment_.operators[++i];
         AllocateOutputs(next);
         RunnerOf(op).forward_with_next(run_, op, next);
@@ -103,7 +103,7 @@ class SegmentRunner::Pass {
       const ScopedSeconds timer(SecondsOf(op, &OperatorSeconds::backward));
       if (runner.weight_gradient != nullptr) WeightGradient(op);
       Drop(r_.lifetimes_.weight_gradient_drops[i]);
-      RunInputGradient(op, r_.lifetimes_.backward_drops[i]);
+      RunInputGradient(i, r_.lifetimes_.backward_drops[i]);
     }
   }
 
@@ -116,7 +116,7 @@ class SegmentRunner::Pass {
         for (int value : op.weight_saved) queue.values[value] = run_.Value(value);
         queue.output_gradients[op.outputs[0]] = run_.Gradient(op.outputs[0]);
       }
-      RunInputGradient(op, r_.lifetimes_.input_pass_drops[i]);
+      RunInputGradient(i, r_.lifetimes_.input_pass_drops[i]);
     }
   }
 
@@ -171,8 +171,13 @@ class SegmentRunner::Pass {
     Check(op, ", gradient of its matrix");
   }
 
-  void RunInputGradient(const model::Operator& op, const std::vector<int>& drops) {
-    RunnerOf(op).input_gradient(run_, op);
+  void RunInputGradient(size_t i, const std::vector<int>& drops) {
+    const model::Operator& op = r_.segment_.operators[i];
+    if (op.with_previous.Has(model::Pass::kInputGradient)) {
+      RunnerOf(op).input_gradient_with_previous(run_, r_.segment_.operators[i - 1], op);
+    } else if (!op.with_next.Has(model::Pass::kInputGradient)) {  // else the next one has done it
+      RunnerOf(op).input_gradient(run_, op);
+    }
     Check(op, ", gradient");
     Drop(drops);
     for (int output : op.outputs) run_.Gradient(output).reset();
@@ -215,12 +220,17 @@ SegmentRunner::SegmentRunner(const device::Device& device, model::Segment segmen
   for (const model::Operator& op : segment_.operators) {
     TRAINCTL_CHECK((RunnerOf(op).weight_gradient != nullptr) == op.HasWeightGradient());
   }
+  // What the first of a pair drops would live longer than the table counts.
   for (size_t i = 0; i < segment_.operators.size(); ++i) {
-    if (!segment_.operators[i].is_one_pass_with_next) continue;
-    // Whatever it drops would live longer than the table counts.
-    TRAINCTL_CHECK(lifetimes_.forward_drops[i].empty() && lifetimes_.inference_drops[i].empty());
-    TRAINCTL_CHECK(segment_.operators[i + 1].inputs == segment_.operators[i].outputs);
-    TRAINCTL_CHECK(segment_.operators[i + 1].kind == model::OpKind::kRmsNorm);
+    const model::Operator& op = segment_.operators[i];
+    if (op.with_next.Has(model::Pass::kForward)) {
+      TRAINCTL_CHECK(lifetimes_.forward_drops[i].empty() && lifetimes_.inference_drops[i].empty());
+      TRAINCTL_CHECK(RunnerOf(op).forward_with_next != nullptr);
+    }
+    if (op.with_previous.Has(model::Pass::kInputGradient))
+      TRAINCTL_CHECK(RunnerOf(op).input_gradient_with_previous != nullptr);
+    if (op.with_next.Has(model::Pass::kInputGradient))
+      TRAINCTL_CHECK(op.saved.empty() && !op.HasWeightGradient());
   }
 }
 

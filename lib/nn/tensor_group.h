@@ -1,5 +1,6 @@
-// The ranks of tensor parallelism as operators see them: exchanges between the rows of a segment's values.
-// Collective over the group, in the order of the table. A failure is thrown with its status.
+// The exchanges that operators need between the ranks of a tensor-parallel group. They are collective over
+// the group, and all ranks issue them in the order of the segment's table. Tensors must be contiguous. A
+// failure is thrown as OperatorFailed with its status.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,14 +22,16 @@ class TensorGroup {
   int size() const { return group_.size(); }
   int index() const { return group_.index(); }
 
-  // What runs now, "forward block 3 micro-batch 1": names of collectives begin with it.
+  // Sets the prefix of collectives' names: the running instruction, for example "forward block 3 micro-batch
+  // 1".
   void SetPlace(std::string place) { place_ = std::move(place); }
 
-  // `whole` [size() * rows, cols]: of which `part` [rows, cols] is this rank's.
+  // All-gather: fills `whole` [size() * rows, cols] with every rank's `part` [rows, cols], in rank order.
   void GatherRows(absl::string_view what, const at::Tensor& part, at::Tensor& whole);
-  // `sums` [rows, cols]: of this rank's rows of all ranks' `parts` [size() * rows, cols], which stay.
+  // Reduce-scatter: writes this rank's rows of the sum of all ranks' `parts` [size() * rows, cols] to `sums`
+  // [rows, cols]. `parts` is unchanged.
   void ScatterSums(absl::string_view what, const at::Tensor& parts, at::Tensor& sums);
-  // In place, of all rows.
+  // All-reduce: replaces `parts` by the sum over all ranks.
   void Sum(absl::string_view what, at::Tensor& parts);
 
  private:

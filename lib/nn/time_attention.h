@@ -1,5 +1,5 @@
-// What a device's attention kernels take, where it has two for sequences of one document each: which one is
-// faster is a matter of the device and the shape.
+// Measures the two attention kernels of a device for sequences of one document each: cuDNN's and flash
+// attention. Which of them is faster depends on the device and the shape.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace trainctl::nn {
 
-// Seconds of the passes over a micro-batch.
+// Seconds of each pass over a micro-batch.
 struct ForwardBackward {
   double forward = 0;
   double backward = 0;
@@ -17,16 +17,18 @@ struct ForwardBackward {
 };
 
 struct AttentionSeconds {
-  ForwardBackward cudnn;  // infinite: cuDNN has no kernel for the shape
+  ForwardBackward cudnn;  // infinite if cuDNN has no kernel for the shape
   ForwardBackward flash;
 };
 
-// Of random values in bf16, the best of a few passes of each, which have the device to themselves. nullopt:
-// the device does not have both. Takes memory for a layer's attention meanwhile. May throw, as ATen does.
+// Runs both kernels on random bf16 values, and returns the best of a few passes of each. The device must be
+// otherwise idle. Returns nullopt if CudnnServes (attention.h) is false for the shape, so that the device
+// does not have the choice. Temporarily allocates the memory of one layer's attention. May throw ATen's
+// exceptions.
 std::optional<AttentionSeconds> TimeAttention(const device::Device& device, const AttentionShape& shape);
 
-// From now on cuDNN's kernel is used where it serves (the default), or is not, by the whole process. Where
-// flash attention is used for what cuDNN's has begun, nothing fits: not between forward and backward.
+// Sets whether this process uses cuDNN's kernel if it supports the shape (the default), or never. Do not call
+// this between a forward and its backward: flash attention cannot use what cuDNN's forward has stored.
 void UseCudnnAttention(bool use);
 
 }  // namespace trainctl::nn

@@ -1,4 +1,4 @@
-// The token side of micro-batches, as the operators take it.
+// The tokens of micro-batches and their metadata, as operators read them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,34 +12,37 @@
 
 namespace trainctl::nn {
 
-// Borrowed, each [batch, seq_len]. `document` is the host's; the others are the device's.
+// Borrowed arrays, each [batch, seq_len]. In the views that operators receive, `document` is in host memory
+// and the others are in device memory.
 struct TokenView {
   const int32_t* tokens = nullptr;
   const int32_t* targets = nullptr;
   const int32_t* positions = nullptr;
   const int32_t* document = nullptr;
   const uint8_t* loss_mask = nullptr;
-  // Where documents begin among all tokens, and where the last one ends: int32 [documents + 1], on the
-  // device. Undefined on the CPU, whose attention cuts by `document`.
+  // The offset of each document among all tokens, followed by the number of tokens: int32 [documents + 1], in
+  // device memory. Undefined on the CPU, where attention cuts by `document`.
   at::Tensor document_offsets = {};
-  int64_t longest_document = 0;  // tokens
+  int64_t longest_document = 0;  // tokens; set together with document_offsets
 };
 
-// Whether each sequence is one document.
+// Whether each sequence is a single document. The arrays of `views` are in host memory.
 bool AreWholeSequences(absl::Span<const TokenView> views, const model::MicroBatchShape& shape);
 
-// Owns on a device what views on it borrow.
+// Owns the device memory to which its views refer.
 class DeviceTokens {
  public:
   DeviceTokens() = default;
-  // Copies `host`, views of host memory of one shape that may be reused at once, to the device, in its turn
-  // on the stream. On the CPU it borrows what `host` borrows.
+  // Queues a copy of `host` to the device on the calling thread's stream. The views are in host memory and
+  // have the same shape; that memory may be reused immediately. On the CPU nothing is copied, and the views
+  // refer to the same memory as `host`.
   DeviceTokens(const device::Device& device, absl::Span<const TokenView> host,
                const model::MicroBatchShape& shape);
   const TokenView& view(size_t micro_batch) const { return views_[micro_batch]; }
 
-  // Copies others to where these are, on a device: work that holds these pointers then sees those. Of both
-  // each sequence is one document, and there are as many.
+  // Copies other tokens to the same addresses of a device, so that work that holds these pointers reads the
+  // new tokens. In both the old and the new tokens each sequence must be a single document, and there must be
+  // equally many views.
   void Replace(const device::Device& device, absl::Span<const TokenView> host,
                const model::MicroBatchShape& shape);
 

@@ -20,7 +20,7 @@ void CorrectBias(int64_t update_number, kernels::UpdateOptions& options) {
 
 constinit const Optimizer kAdamW = {
     .name = "adamw",
-    .summary = "Adam with decoupled weight decay, as torch.optim.AdamW",
+    .summary = "Adam with decoupled weight decay, like torch.optim.AdamW",
     .states = kStates,
     .fields = kFields,
     .defaults = {.lr = 3e-4, .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8},

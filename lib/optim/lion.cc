@@ -15,7 +15,7 @@ constexpr absl::string_view kFields[] = {"betas"};
 extern const Optimizer kLion;
 constinit const Optimizer kLion = {
     .name = "lion",
-    .summary = "steps by the sign of an averaged gradient, with decoupled weight decay (arXiv 2302.06675)",
+    .summary = "updates by the sign of an averaged gradient, with decoupled weight decay (arXiv 2302.06675)",
     .states = kStates,
     .fields = kFields,
     .defaults = {.lr = 1e-4, .weight_decay = 0.3, .beta1 = 0.9, .beta2 = 0.99},

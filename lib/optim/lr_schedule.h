@@ -1,4 +1,6 @@
-// Learning-rate schedules. Pure; thread safe.
+// Learning-rate schedules. Pure; thread-safe.
+//
+//   double lr = optim::LearningRate({.kind = "cosine", .lr = 3e-4, .decay_steps = 1000}, step);
 #pragma once
 
 #include <cstdint>
@@ -11,11 +13,14 @@ struct LrSchedule {
   double lr = 3e-4;
   double min_lr = 0;
   int64_t warmup_steps = 0;
-  int64_t decay_steps = 0;      // fixed at the first launch; past it the rate stays at its end value
-  double decay_fraction = 0.2;  // wsd: the last share of decay_steps is the decay
+  // Step at which the rate reaches min_lr, which it then keeps. Fixed at the first launch. Not used by
+  // "constant".
+  int64_t decay_steps = 0;
+  double decay_fraction = 0.2;  // fraction of decay_steps, at the end, over which "wsd" decays the rate
 };
 
-// The rate of `step` (0-based). Warm-up is linear from lr / warmup_steps.
+// Returns the learning rate of `step`, which counts from 0. During warm-up, the rate increases linearly from
+// lr / warmup_steps to lr. The decay is linear, except for "cosine".
 double LearningRate(const LrSchedule& schedule, int64_t step);
 
 }  // namespace trainctl::optim

@@ -1,6 +1,8 @@
-// What an optimizer is: the state that it keeps, what an update moves, which fields of a recipe it reads, and
-// the update itself. Recipe, plan, checkpoints and the trainer read this one description. A file for each
-// optimizer; its row in optimizer.cc makes it known. No LibTorch. Immutable; thread safe.
+// Describes the optimizers: the state that each keeps, the memory traffic of an update, the recipe fields
+// that it reads, and its update rule. The recipe, plan, checkpoints and trainer all use this description.
+// Does not use LibTorch. Immutable; thread-safe.
+//
+// To add an optimizer, describe it in its own file and add it to the list in optimizer.cc.
 //
 //   const optim::Optimizer* optimizer = optim::Find("lion");
 //   for (const optim::StateKind& state : optimizer->states) Allocate(numel * DTypeBytes(state.dtype));
@@ -14,23 +16,24 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "base/dtype.h"
-#include "kernels/kernels.h"
+#include "kernels/update.h"
 
 namespace trainctl::optim {
 
-// Something that is kept of every element of every parameter.
+// A state with one element for each element of every parameter.
 struct StateKind {
-  absl::string_view name;     // in checkpoints: optimizer.<name>/<parameter>
-  absl::string_view meaning;  // in plans: "first moments"
+  absl::string_view name;     // used in checkpoints: optimizer.<name>/<parameter>
+  absl::string_view meaning;  // used in plans: for example, "first moments"
   DType dtype = DType::kF32;
 
-  // fp32 means the accumulators of a master.
+  // Returns the state's element type for this type of master weights. kF32 means the accumulator type, which
+  // is fp64 for fp64 master weights.
   DType TypeFor(DType master) const { return dtype == DType::kF32 ? AccumulatorOf(master) : dtype; }
   std::string TensorPrefix() const;  // "optimizer.exp_avg/"
 };
 inline constexpr size_t kMaxStates = kernels::kMaxUpdateStates;
 
-// What a recipe's fields are unless it states them.
+// Default values of the recipe's optimizer fields.
 struct Defaults {
   double lr = 0;
   double weight_decay = 0;
@@ -41,34 +44,38 @@ struct Defaults {
 
 struct Optimizer {
   absl::string_view name;                      // optimizer.name in a recipe
-  absl::string_view summary;                   // a sentence for the recipe's reference
+  absl::string_view summary;                   // description for the recipe reference
   absl::Span<const StateKind> states;          // at most kMaxStates
-  absl::Span<const absl::string_view> fields;  // "betas": of [optimizer], besides those that all of them read
-  Defaults defaults;                           // of what it reads
-  bool whole_matrix = false;                   // an update needs whole matrices: none may be cut
-  kernels::UpdateRule rule;                    // of its kernel
-  // Fills what depends on the number of the update, from 1. Null: nothing does.
+  absl::Span<const absl::string_view> fields;  // fields of [optimizer] that only some read: "betas"
+  Defaults defaults;                           // for the fields that it reads
+  bool whole_matrix = false;                   // whether an update needs matrices that are not sharded
+  kernels::UpdateRule rule;                    // update rule of the kernel
+  // Sets the options that depend on the number of the update, which counts from 1. Null if there are none.
   void (*prepare)(int64_t update_number, kernels::UpdateOptions& options) = nullptr;
 
+  // Returns whether `fields` contains `field`.
   bool Reads(absl::string_view field) const;
-  // Of one element of a parameter: state, and what an update reads and writes of state, master and gradient.
+  // Returns the bytes of state per parameter element.
   int64_t StateBytes() const;
+  // Returns the bytes that an update reads and writes per parameter element: state, master and fp32 gradient.
+  // Excludes Parts::copy.
   int64_t MovedBytes(DType master) const;
 };
 
 extern const Optimizer kAdamW;  // the default
 absl::Span<const Optimizer* const> All();
-const Optimizer* Find(absl::string_view name);  // null: there is none
+const Optimizer* Find(absl::string_view name);  // returns null if there is no such optimizer
 std::vector<std::string> Names();
 
-// What lies of a bucket on one rank, or in a copy of it.
+// Pointers to one rank's part of a bucket, or to a copy of that part.
 struct Parts {
-  void* master = nullptr;                     // fp32 or bf16; fp64 as the state then is
+  void* master = nullptr;                     // fp32, bf16, or fp64 (then the states are fp64 too)
   std::array<void*, kMaxStates> states = {};  // in the order of Optimizer::states
-  void* copy = nullptr;                       // bf16 of the master, made by each update; null: none
+  void* copy = nullptr;                       // bf16 copy of the master, written by each update; may be null
 };
 
-// `count` elements from `first` on, as the kernels take them. `gradient` begins where `parts` do.
+// Returns the kernel's argument for the elements [first, first + count) of `parts`. `gradient` points to the
+// gradient of element 0 of `parts`. Does not set `number` and `decays`.
 kernels::UpdateRange RangeOf(const Optimizer& optimizer, DType master, const Parts& parts,
                              const void* gradient, int64_t first, int64_t count);
 

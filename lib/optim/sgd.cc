@@ -14,7 +14,7 @@ constexpr absl::string_view kFields[] = {"momentum"};
 extern const Optimizer kSgd;
 constinit const Optimizer kSgd = {
     .name = "sgd",
-    .summary = "gradient descent with momentum and coupled weight decay, as torch.optim.SGD",
+    .summary = "gradient descent with momentum and coupled weight decay, like torch.optim.SGD",
     .states = kStates,
     .fields = kFields,
     .defaults = {.lr = 0.1, .weight_decay = 1e-4, .momentum = 0.9},

@@ -1,4 +1,4 @@
-// How long a run continues without updates.
+// Limits on the number of consecutive steps without an update.
 #pragma once
 
 #include <cstdint>

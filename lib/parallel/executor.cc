@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "device/device.h"
 #include "device/error_text.h"
+#include "kernels/kernels.h"
 #include "nn/operator_failed.h"
 #include "nn/segment_run.h"
 #include "optim/optimizer.h"
@@ -452,7 +453,8 @@ class Executor::Pass {
   // ---- compute ------------------------------------------------------------------------------
 
   nn::BoundParameters Bind(const Instruction& instruction) {
-    nn::BoundParameters bound;
+    const std::vector<int>& parameters = e_.model_->blocks[static_cast<size_t>(instruction.block)].parameters;
+    nn::BoundParameters bound(parameters.size());
     const std::vector<int>& buckets = ledger_.buckets_of_block(instruction.block);
     const int64_t element_bytes = DTypeBytes(e_.state_.compute_dtype());
     for (size_t i = 0; i < buckets.size(); ++i) {
@@ -477,7 +479,9 @@ class Executor::Pass {
         accumulate = instruction.op == Op::kBackwardWeight ? write.accumulate_weights : write.accumulate;
       }
       for (size_t k = 0; k < bucket.parameters.size(); ++k) {
-        bound[bucket.parameters[k]] = {
+        const auto position = std::find(parameters.begin(), parameters.end(), bucket.parameters[k]);
+        if (position == parameters.end()) continue;  // of another block that shares the bucket
+        bound[static_cast<size_t>(position - parameters.begin())] = {
             data == nullptr ? nullptr : data + bucket.offsets[k] * element_bytes,
             gradient == nullptr ? nullptr : GradientAt(gradient, bucket.offsets[k]), accumulate};
       }
@@ -486,7 +490,7 @@ class Executor::Pass {
   }
 
   const nn::SegmentRunner& Runner(const Instruction& i) const {
-    return e_.runners_[static_cast<size_t>(i.block)];
+    return e_.runners_[static_cast<size_t>(e_.model_->blocks[static_cast<size_t>(i.block)].kind)];
   }
   const nn::TokenView& View(const Instruction& i) const {
     return tokens_->view(static_cast<size_t>(i.micro_batch));
@@ -636,7 +640,7 @@ class Executor::Pass {
   double loss_ = 0;          // over all ranks
 };
 
-Executor::Executor(const model::ModelSpec& spec, ShardedState& state, Groups& groups,
+Executor::Executor(const model::Architecture& spec, ShardedState& state, Groups& groups,
                    const schedule::BuildOptions& options)
     : spec_(spec),
       device_(state.device()),
@@ -647,7 +651,7 @@ Executor::Executor(const model::ModelSpec& spec, ShardedState& state, Groups& gr
   for (const layout::Reduction& reduction : state.ledger().Reductions()) sums_.insert(reduction.name);
   {
     const device::ScopedMemoryTag tag(device_, MemoryTag(schedule::Category::kBuffers));
-    rope_ = nn::MakeRopeTables(device_, spec, options.setting.seq_len);
+    rope_ = nn::MakeRopeTables(device_, model::AnglesOf(spec), options.setting.seq_len);
   }
   scalars_ = &cpu_scalars_;
   if (!device_.is_cpu()) {
@@ -662,9 +666,9 @@ Executor::Executor(const model::ModelSpec& spec, ShardedState& state, Groups& gr
     tensor_ = std::make_unique<nn::TensorGroup>(groups.Of(layout::Axis::kTp, schedule::kComputeStream));
   const model::SegmentOptions segment =
       options.segment(ledger, ledger.mesh().coordinate(state.rank(), layout::Axis::kTp));
-  for (int block = 0; block <= model::HeadBlock(spec); ++block) {
-    runners_.emplace_back(device_, model::BuildSegment(spec, ledger.inventory(), block, segment), &rope_,
-                          static_cast<int>(options.setting.threads), tensor_.get());
+  model_ = model::BuildGraph(spec, ledger.inventory(), segment);
+  for (const model::Segment& kind : model_->kinds) {
+    runners_.emplace_back(device_, kind, &rope_, static_cast<int>(options.setting.threads), tensor_.get());
     if (device_.is_cpu()) runners_.back().MeasureInto(&operator_seconds_);
   }
   streams_.push_back(nullptr);  // of computing: the caller's thread
@@ -704,7 +708,7 @@ bool Executor::DropGraph() {
 bool Executor::MayUseGraph(absl::Span<const nn::TokenView> micro_batches, const UpdateOptions& update) const {
   return report_no_graph_ != nullptr && update.apply && !hook_ && !span_hook_ && !checks_ && !hash_next_ &&
          state_.ledger().mesh().world_size() == 1 && device::Graph::IsThereFor(device_) &&
-         model::FlashServes(state_.compute_dtype(), spec_.head_dim) &&
+         model::FlashServes(state_.compute_dtype(), AttentionOf(spec_).head_dim) &&
          nn::AreWholeSequences(micro_batches, options_.shape()) &&
          CountTargets(micro_batches, options_.shape().tokens()) > 0;  // a graph always updates
 }

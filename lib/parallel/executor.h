@@ -1,10 +1,17 @@
-// The executor: runs a step's instructions on this rank. The compute stream is the calling thread; gathers
-// and reductions run on streams of their own and overlap it exactly as far as the step's waits allow. It
-// decides nothing: order, slots and lifetimes are the step's. Activations lie in a table by the step's value
-// ids, and are gone where it frees them. Of a step of several classes it runs the program of its own, and
-// messages to and from each other class have streams of their own.
+// Runs the instructions of a step on this rank. The calling thread is the compute stream. Gathers and
+// reductions run on their own streams, and overlap with it exactly as far as the step's waits allow. The
+// executor makes no decisions: the step fixes order, slots and lifetimes. Activations are stored by the
+// step's value ids and released when the step frees them. If a step has several classes (the ranks of a
+// pipeline), the executor runs the program of this rank's class. Messages to and from each other class have
+// their own streams.
 //
-// Every method is collective over the world. Errors: WorkerError with the instruction.
+//   Executor executor(spec, state, groups, options);
+//   TRAINCTL_ASSIGN_OR_RETURN(StepResult result, executor.RunStep(step, micro_batches, update));
+//
+// RunStep, RunForward, SumOverRanks and CountVotes are collective over the world, and block until their work
+// is done. Errors: WorkerError if a collective or a kernel failed, EnvironmentError if the system refused
+// memory or a thread, InternalError for other exceptions. An error of an instruction names it, but a device
+// may report a failed kernel later (see CheckOperators). Not thread-safe.
 #pragma once
 
 #include <array>
@@ -30,75 +37,84 @@ namespace trainctl::parallel {
 struct StepResult {
   double loss = 0;          // mean over the global number of loss tokens
   double grad_norm = 0;     // before clipping
-  int64_t loss_tokens = 0;  // of the whole step, all ranks; if 0, nothing was updated
-  bool finite = true;       // loss and norm are finite; if false, nothing was updated
+  int64_t loss_tokens = 0;  // loss tokens of the step on all ranks; if 0, nothing was updated
+  bool finite = true;       // whether loss and norm are finite; if not, nothing was updated
 };
 
 struct EvalSums {
-  double loss = 0;  // summed over loss tokens, this rank
+  double loss = 0;  // summed over this rank's loss tokens
   int64_t loss_tokens = 0;
 };
 
-// Called before each instruction, for fault injection and progress.
+// Called before each instruction by the thread that runs it, for fault injection and progress. Several
+// threads may call it at the same time.
 using InstructionHook = std::function<void(const schedule::Instruction&)>;
 
-// Called after each instruction by the thread that ran it, with its index in the program: it ran within
-// [begin_ns, end_ns] of CLOCK_MONOTONIC, what it waited for before not included.
+// Called after each instruction by the thread that ran it, with the instruction's index in the program. The
+// instruction ran within [begin_ns, end_ns] of CLOCK_MONOTONIC. Its wait for earlier instructions is not
+// included.
 using SpanHook = std::function<void(size_t instruction, int64_t begin_ns, int64_t end_ns)>;
 
 class Executor {
  public:
-  Executor(const model::ModelSpec& spec, ShardedState& state, Groups& groups,
+  Executor(const model::Architecture& spec, ShardedState& state, Groups& groups,
            const schedule::BuildOptions& options);
   ~Executor();
 
-  // One optimizer step. One view per micro-batch of this rank.
+  // Runs one optimizer step. `micro_batches` has one view of host memory per micro-batch of this rank.
   absl::StatusOr<StepResult> RunStep(const schedule::Step& step,
                                      absl::Span<const nn::TokenView> micro_batches,
                                      const UpdateOptions& update);
 
-  // Forward and loss of each micro-batch; sums of this rank alone.
+  // Runs the forward and the loss of each micro-batch, and returns the sums of this rank only. If this fails
+  // while a graph exists, frees the graph's memory and tries once more.
   absl::StatusOr<EvalSums> RunForward(const schedule::Step& step,
                                       absl::Span<const nn::TokenView> micro_batches);
 
-  // Sums over all ranks, in place. `name` as in ledger.h; InternalError: not among its reductions.
+  // Sums `values` in place over the data-parallel ranks and pipeline stages. The ranks of a tensor-parallel
+  // group must hold equal values, which are not added. `name` is a reduction of layout/ledger.h; returns
+  // InternalError if the ledger does not list it.
   absl::Status SumOverRanks(absl::string_view name, absl::Span<double> values);
-  // Sums of votes, over all ranks: what the run does next, no part of what it computes.
+  // Sums votes in place over all ranks. Votes decide what the run does next. They are not part of its
+  // computation, so the ledger does not list them.
   absl::Status CountVotes(absl::Span<double> votes);
 
   void SetHook(InstructionHook hook) { hook_ = std::move(hook); }
-  // The next pass hashes each instruction as it runs it; executed_hash() then says which step that was
-  // (schedule/step_hash.h).
+  // Makes the next pass hash each instruction as it runs it. executed_hash() then identifies the step that
+  // was executed (schedule/step_hash.h).
   void HashNextPass() { hash_next_ = true; }
   const std::string& executed_hash() const { return executed_hash_; }
 
-  // Between passes; null: none.
+  // Call this between passes. Null removes the hook.
   void SetSpanHook(SpanHook hook) { span_hook_ = std::move(hook); }
 
-  // From now on every instruction and operator waits for its work on the device, so that the error of a
-  // failing kernel names them.
+  // Makes every instruction and operator wait until its work on the device is complete, so that the error of
+  // a failing kernel names them.
   void CheckOperators();
 
-  // From now on a rank that is alone on a device with graphs does its steps by one launch each, where
-  // attention is one kernel, nobody looks at its instructions and every sequence is one document. `report`
-  // hears why not, once, where a graph cannot be made. The first such step is done without its update before
-  // it is done by the graph; RunStep fails where the two differ.
+  // Allows RunStep to run each step as one launch of a captured graph. This needs a single rank on a device
+  // that supports graphs, a model whose attention is one kernel, and sequences of one document each. Steps
+  // without loss tokens or without an update, and steps with a hook, a hash or checks, run without the graph.
+  // If a graph cannot be made, calls `report` once with the reason and continues without graphs. Before a new
+  // graph is used, the step also runs without it and without an update. RunStep returns InternalError if the
+  // two losses or gradient norms differ by more than rounding.
   void UseGraphs(std::function<void(const std::string& why_not)> report) {
     report_no_graph_ = std::move(report);
   }
 
-  // Seconds of the last pass spent on the compute thread per instruction kind, and waiting. On a device: to
-  // queue them, and most of the step in waiting; with a span hook every instruction waits for its own work.
+  // Seconds that the compute thread spent in the last pass, by kind of instruction, with "wait" for waiting
+  // and "graph" for a graph's launch. On a device an instruction's time is the time to queue it, and most of
+  // the step is "wait". With a span hook every instruction waits for its own work.
   const std::map<std::string, double>& phase_seconds() const { return phase_seconds_; }
-  // Of the last pass, by operator: "linear", "linear backward". Those that did not run are absent; on a
-  // device all are.
+  // Seconds of the last pass by operator, for example "linear" and "linear backward". Operators that did not
+  // run are absent. Empty on a device.
   std::map<std::string, double> operator_seconds() const;
 
  private:
   class Pass;
   friend class Pass;
 
-  // What a graph was made of, its arguments that are the host's.
+  // The host arguments with which a graph was captured. A graph is reused only while they are equal.
   struct Graphed {
     const schedule::Step* step;
     double clip_norm;
@@ -107,29 +123,32 @@ class Executor {
     bool operator==(const Graphed&) const = default;
   };
 
-  const model::ModelSpec& spec_;
+  const model::Architecture& spec_;
   std::vector<schedule::Group> ScalarGroups() const;
   void ReserveWorkspace() const;
-  // Its memory is its own, and may be what others lack. False: there is none.
+  // Frees the graph and with it its private memory, which other work may need. Returns false if there was no
+  // graph.
   bool DropGraph();
   bool MayUseGraph(absl::Span<const nn::TokenView> micro_batches, const UpdateOptions& update) const;
-  // What a step has by the graph and without it.
+  // Returns InternalError if the results of a step without and with the graph differ by more than rounding.
   static absl::Status HoldAgainst(const StepResult& eager, const StepResult& graph);
   absl::StatusOr<StepResult> RunGraph(const schedule::Step& step,
                                       absl::Span<const nn::TokenView> micro_batches,
                                       const UpdateOptions& update);
-  // InternalError: the ledger does not list that sum of training over that group's axis.
+  // Returns InternalError if the ledger does not list this sum of training over the group's axis. A group of
+  // one rank needs no entry.
   absl::Status CheckListed(absl::string_view sum, const comm::Group& group) const;
 
-  const device::Device& device_;  // the state's
+  const device::Device& device_;  // the state's device
   ShardedState& state_;
   Groups& groups_;
   schedule::BuildOptions options_;
   nn::RopeTables rope_;
-  std::unique_ptr<nn::TensorGroup> tensor_;  // of tensor parallelism
-  std::vector<nn::SegmentRunner> runners_;   // by block
+  std::unique_ptr<nn::TensorGroup> tensor_;    // null without tensor parallelism
+  std::shared_ptr<const model::Graph> model_;  // the part of this tensor-parallel rank
+  std::vector<nn::SegmentRunner> runners_;     // indexed by kind of block
   EventSet events_;
-  std::vector<std::unique_ptr<Stream>> streams_;  // by the program's; as many as any had so far
+  std::vector<std::unique_ptr<Stream>> streams_;  // indexed by stream id; grows as needed; [0] is null
   InstructionHook hook_;
   SpanHook span_hook_;
   bool checks_ = false;
@@ -137,23 +156,24 @@ class Executor {
   std::string executed_hash_;
   std::map<std::string, double> phase_seconds_;
   nn::OperatorSeconds operator_seconds_;
-  // Inputs and sums of a pass, in the device's memory.
+  // The inputs and sums of a pass, in device memory.
   struct PassScalars {
-    double loss = 0;     // the sum over unmasked targets
-    double squares = 0;  // of gradients
-    float scale = 0;     // of gradients: 1 / loss tokens of all ranks
+    double loss = 0;     // summed over unmasked targets
+    double squares = 0;  // sum of squared gradients
+    float scale = 0;     // factor of gradients: 1 / loss tokens of all ranks
     kernels::UpdateOptions update;
   };
   PassScalars* scalars_ = nullptr;
-  // On the CPU they are the host's, which otherwise writes and reads a copy before and after a pass.
+  // On the CPU scalars_ points here. On a device it points to device memory, and the host writes and reads a
+  // pinned copy before and after a pass.
   PassScalars cpu_scalars_;
   at::Tensor device_scalars_, pinned_scalars_;
-  std::function<void(const std::string&)> report_no_graph_;  // null: there are to be none
-  std::optional<Graphed> graphed_;                           // what graph_ was made of
+  std::function<void(const std::string&)> report_no_graph_;  // null if graphs are not used
+  std::optional<Graphed> graphed_;                           // the arguments of graph_
   nn::DeviceTokens graph_tokens_;
   std::unique_ptr<device::Graph> graph_;
-  absl::flat_hash_set<std::string> sums_;  // that the ledger lists
-  std::vector<int> slot_bucket_;           // what each parameter slot holds, to catch a stale one
+  absl::flat_hash_set<std::string> sums_;  // names of the sums that the ledger lists
+  std::vector<int> slot_bucket_;           // bucket in each parameter slot, to detect a stale one
 };
 
 }  // namespace trainctl::parallel

@@ -1,5 +1,6 @@
-// The communicators of one rank for the groups of a step, by their names, and for the messages between its
-// classes: each direction has its own, so that the streams of both can be under way at once.
+// The communicators of one rank: one for each group of a step, found by name, and one for each direction of
+// messages between two classes. The directions are separate so that the streams of both can be active at the
+// same time.
 #pragma once
 
 #include <string>
@@ -16,18 +17,19 @@ namespace trainctl::parallel {
 class Groups {
  public:
   Groups() = default;
-  // Collective over the world: every rank makes those of the same step. UsageError if variables of the
-  // environment would let a pipeline on devices hang.
+  // Creates the communicators of `step`. Collective over the world: every rank passes the same step. Returns
+  // UsageError if environment variables would let a pipeline on devices hang.
   static absl::StatusOr<Groups> Make(comm::Communicator& communicator, const layout::Mesh& mesh,
                                      const schedule::Step& step);
 
-  // Of a group that this rank is in.
+  // Returns the communicator of a group. This rank must be in the group.
   comm::Group& Of(const schedule::Group& group);
-  // Of the messages of class `from` to class `to`, one of which is this rank's: ranks 0 and 1 of the group.
+  // Returns the communicator for messages from class `from` to class `to`, in which their ranks are 0 and 1.
+  // One of the two classes must be this rank's.
   comm::Group& OfMessages(int from, int to);
   comm::Group& Of(layout::Axis axis, int stream) { return Of({axis, stream, {}, 0}); }
 
-  // Collective, at the end of a run that went well.
+  // Closes all communicators. Collective, at the end of a successful run.
   absl::Status Close();
 
  private:
@@ -35,7 +37,7 @@ class Groups {
                    std::string axis);
 
   absl::flat_hash_map<std::string, comm::Group> by_name_;
-  std::vector<std::string> names_;  // in the order of the step, for what is collective
+  std::vector<std::string> names_;  // names in the step's order, for collective calls
 };
 
 }  // namespace trainctl::parallel

@@ -1,6 +1,5 @@
-// A second place for what a checkpoint holds of this rank: its masters and the optimizer's state. Taken
-// between two steps, it stays what it is while the next steps change the state, so that a thread can write it
-// out.
+// A copy of this rank's part of a checkpoint: its master parameters and optimizer state. Take it between two
+// steps. It does not change while later steps change the state, so a thread can write it to disk meanwhile.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,17 +12,18 @@ namespace trainctl::parallel {
 
 class OptimizerCopy {
  public:
-  // Allocates what the schedule calls "checkpoint copy" (StepSetting::checkpoint_copy): master and state of
-  // each element of this rank's shards. Host memory, wherever the state is.
+  // Allocates the memory that the schedule calls "checkpoint copy" (StepSetting::checkpoint_copy): master and
+  // state of each element of this rank's shards. It is always host memory, pinned if the state is on a
+  // device. `state` must outlive this.
   explicit OptimizerCopy(const ShardedState& state);
 
-  void Take();  // no step may be running
+  void Take();  // blocks until copied; no step may be running
   const optim::Parts& parts(int bucket) const { return parts_[static_cast<size_t>(bucket)]; }
 
  private:
   const ShardedState& state_;
   at::Tensor storage_;
-  std::vector<optim::Parts> parts_;  // within storage_
+  std::vector<optim::Parts> parts_;  // pointers into storage_
 };
 
 }  // namespace trainctl::parallel

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/counter_rng.h"
+#include "kernels/kernels.h"
 
 namespace trainctl::parallel {
 namespace {
@@ -88,6 +89,10 @@ void ParameterUpdate::Launch(const kernels::UpdateOptions* there) {
       update(&part, 1, there);
     });
   }
+}
+
+const kernels::MasterKernels& ParameterUpdate::Masters() const {
+  return state_.device().kernels().Masters(state_.master_dtype());
 }
 
 }  // namespace trainctl::parallel

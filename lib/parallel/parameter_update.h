@@ -1,16 +1,21 @@
-// The end of a step: the squares of its gradients, and the update of what a rank owns of the parameters.
+// The end of a step on one rank: the squares of its gradients for the global norm, and the update of the
+// parameters that it owns.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "kernels/kernels.h"
+#include "kernels/update.h"
 #include "optim/optimizer.h"
 #include "parallel/sharded_state.h"
 
+namespace trainctl::kernels {
+struct MasterKernels;
+}
+
 namespace trainctl::parallel {
 
-// What the optimizer needs to know of one step.
+// The optimizer's options for one step.
 struct UpdateOptions {
   float lr = 0;
   float beta1 = 0.9f;
@@ -18,47 +23,47 @@ struct UpdateOptions {
   float eps = 1e-8f;
   float momentum = 0.9f;
   float weight_decay = 0;
-  std::vector<bool> decay;    // by inventory index: weight decay applies
-  double clip_norm = 0;       // 0 = off
+  std::vector<bool> decay;    // whether weight decay applies, by inventory index
+  double clip_norm = 0;       // maximum gradient norm; 0 for no clipping
   int64_t update_number = 1;  // 1-based count of applied updates, for bias correction and rounding
-  uint64_t seed = 0;          // of roundings to bf16 masters
+  uint64_t seed = 0;          // seed of the stochastic rounding to bf16 masters
   float z_loss = 0;
-  bool apply = true;  // false: gradients only (verify, tests)
+  bool apply = true;  // if false, computes gradients only (verify, tests)
 };
 
 class ParameterUpdate {
  public:
-  // Borrows everything. `threads`: of a CPU.
+  // Keeps references to all arguments. `threads` is the number of CPU threads; a device ignores it.
   ParameterUpdate(const ShardedState& state, const optim::Optimizer& optimizer, int64_t threads,
                   const UpdateOptions& options)
       : state_(state), optimizer_(optimizer), threads_(threads), options_(options) {}
 
   const UpdateOptions& options() const { return options_; }
-  // The same for the kernels, but for the factor of clipping.
+  // Returns the options for the kernels, with the clipping factor left at 1.
   kernels::UpdateOptions KernelOptions() const;
 
-  // *squares, memory of the device, += those of this rank's gradients that count in the norm.
+  // Adds the squares of this rank's gradients that count in the norm (Ledger::CountsInNorm) to *squares,
+  // which is in device memory.
   void AddSquares(double* squares) const;
 
-  // This rank's part of a bucket is updated by the next Launch, with all that were added since the last one;
-  // on a device that is one launch, whatever their number.
+  // Add marks this rank's part of a bucket for the next Launch, which updates all parts that were added since
+  // the previous one. On a device it passes all of them to the kernels in one call.
   void Add(int bucket);
-  void Launch(const kernels::UpdateOptions* there);  // memory of the device
+  void Launch(const kernels::UpdateOptions* there);  // `there` is in device memory
 
  private:
-  // Adjacent parameters of a bucket that are treated alike are one range, named after the first.
+  // Adjacent parameters of a bucket that are treated alike, as one range with the index of the first
+  // parameter.
   struct BucketRange {
     int bucket;
     layout::ParameterRange range;
   };
   template <typename Property>
   std::vector<layout::ParameterRange> MergedRanges(int bucket, const Property& is) const;
-  // Its elements [begin, end). An element's number follows from its bucket and its place there, so that
-  // copies of a parameter are rounded alike.
+  // Returns elements [begin, end) of a range. An element's number follows from its bucket and its position in
+  // it, so that copies of a parameter are rounded alike.
   kernels::UpdateRange RangeOf(const BucketRange& of, int64_t begin, int64_t end) const;
-  const kernels::MasterKernels& Masters() const {
-    return state_.device().kernels().Masters(state_.master_dtype());
-  }
+  const kernels::MasterKernels& Masters() const;
   bool Decays(int parameter) const { return options_.decay[static_cast<size_t>(parameter)]; }
 
   const ShardedState& state_;

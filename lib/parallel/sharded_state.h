@@ -1,7 +1,7 @@
-// The tensors that live through a run: parameters, master copy, gradients, the optimizer's state, slots and
-// buffers, laid out by the ledger. One flat tensor a kind; a bucket is a range of it.
+// The tensors of one rank that live through a run: parameters, master copy, gradients, optimizer state, slots
+// and buffers, placed by the ledger. Each kind is one flat tensor, and a bucket is a range of it.
 //
-// Threads: not thread safe, but distinct buckets and slots may be used by different streams.
+// Not thread-safe, but different streams may use distinct buckets and slots at the same time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,19 +19,21 @@
 
 namespace trainctl::parallel {
 
-// The tag under which the counting allocator keeps tensors of a category; the work of a step, which
-// nobody tags, is activations.
+// The tag under which the counting allocator counts tensors of a category. Memory without a tag, such as that
+// of a step's work, counts as activations.
 constexpr int MemoryTag(schedule::Category category) { return 1 + static_cast<int>(category); }
 
-// A parameter's elements from its `begin`-th on, as they are before the first step, from the counter-based
-// generator: the same for every layout.
+// Fills `values` with the initial elements of a parameter, from element `begin` of the whole parameter on.
+// The values come from a counter-based generator, so they are the same for every layout.
 void DrawInitial(const model::Parameter& parameter, uint64_t seed, int64_t begin, absl::Span<float> values);
 
 class ShardedState {
  public:
-  // Allocates everything that `program` lists as persistent. `rank` is the global rank.
-  // All pointers below are memory of `device`, which must outlive this.
-  // Of `types` that of computing can be another than fp32, and with it that of masters; or all are fp64.
+  // Allocates parameters, masters, gradients, optimizer state, and the slots and the receive buffer of
+  // `program`, all filled with zeros. The executor allocates the other persistent values. `rank` is the
+  // global rank. All pointers below refer to memory of `device`. `device`, `ledger` and `optimizer` must
+  // outlive this. Of `types`, gradients and sums must have the accumulator type of the compute type. Masters
+  // must have either that type or the compute type itself.
   ShardedState(const device::Device& device, const layout::Ledger& ledger, const schedule::Program& program,
                const schedule::Types& types, int rank, const optim::Optimizer& optimizer);
 
@@ -39,26 +41,28 @@ class ShardedState {
 
   const layout::Ledger& ledger() const { return ledger_; }
   int rank() const { return rank_; }
-  // The buckets that this rank holds, ascending; there is nothing below of the others.
+  // The buckets that this rank holds, ascending. The functions below are only for these.
   const std::vector<int>& buckets() const { return buckets_; }
   DType compute_dtype() const { return compute_dtype_; }
 
   const optim::Optimizer& optimizer() const { return optimizer_; }
-  // The optimizer's part of a bucket: its shard (stages 1-3) or all of it, ledger().optimizer_numel elements.
+  // The optimizer's part of a bucket, ledger().optimizer_numel(bucket) elements: this rank's shard (ZeRO
+  // stages 1-3) or the whole bucket.
   const optim::Parts& parts(int bucket) const { return parts_[index(bucket)]; }
-  // Of the bucket, where that part begins.
+  // The position of that part's first element in the bucket.
   int64_t first_element(int bucket) const {
     return shard_index_ * ledger_.buckets()[index(bucket)].shard_numel;
   }
   void* gradient_part(int bucket) const { return gradient_part_[index(bucket)]; }
   DType master_dtype() const { return master_dtype_; }
-  // Of gradients, and of what is summed of them.
+  // The type of gradients and of their sums over ranks.
   DType gradient_dtype() const { return AccumulatorOf(master_dtype_); }
-  // Element `element` of the optimizer's part of a bucket = values[0], and so on: rounded to nearest where
-  // the master is bf16. Waits.
+  // Sets the master of elements [element, element + values.size()) of the optimizer's part of a bucket.
+  // Rounds to nearest if masters are bf16. Blocks until `values` may be reused.
   void SetMaster(int bucket, int64_t element, absl::Span<const float> values);
 
-  // Stages 0-2: the whole bucket in the compute dtype. Stages 0-1: the whole gradient.
+  // parameters() is the whole bucket in the compute dtype (ZeRO stages 0-2). full_gradient() is its whole
+  // gradient (stages 0-1). Null in the other stages.
   void* parameters(int bucket) const { return parameters_[index(bucket)]; }
   void* full_gradient(int bucket) const { return full_gradient_[index(bucket)]; }
 
@@ -70,12 +74,14 @@ class ShardedState {
     return ledger_.OptimizerRanges(bucket, rank_);
   }
 
-  // Fills the master (DrawInitial). State is 0.
+  // Fills the masters with initial values (DrawInitial). The optimizer state stays 0.
   void Initialize(uint64_t seed);
 
-  // Rounds the master into this rank's part of the whole bucket (stages 0-2), or of `slot` (stage 3).
+  // Rounds the master to the compute dtype, into this rank's part of `whole_bucket`: parameters(bucket) in
+  // stages 0-2, a parameter slot in stage 3.
   void CastMaster(int bucket, void* whole_bucket) const;
-  // Stages 0-2, collective over dp_shard: compute parameters of all buckets from the masters.
+  // Computes all buckets' parameters in the compute dtype from the masters, with an all-gather. Collective
+  // over dp_shard. Does nothing in stage 3.
   absl::Status MaterializeParameters(comm::Group& dp_shard) const;
 
  private:
@@ -89,7 +95,7 @@ class ShardedState {
   int shard_index_;
   std::vector<int> buckets_;
   const optim::Optimizer& optimizer_;
-  std::vector<at::Tensor> storage_;  // owns everything below
+  std::vector<at::Tensor> storage_;  // owns the memory of all pointers below
   std::vector<at::Tensor> parameter_slot_tensors_;
   std::vector<at::Tensor> gradient_slot_tensors_;
   at::Tensor receive_buffer_;

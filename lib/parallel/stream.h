@@ -1,9 +1,10 @@
-// Streams and events as the executor sees them. A stream is a thread that runs what is launched on it in
-// order; an event is recorded when the work before it has returned. On the CPU that is when it is done; on a
-// device the thread has a stream of the device, its work is queued there, and to wait for an event means to
-// wait until it is recorded and then to hold back one's own stream of the device until it is reached. Launch
-// never blocks; Wait blocks the caller. The first failure stops everything launched after it on any stream
-// of the set.
+// The executor's streams and events. A stream is a thread that runs the work launched on it in order. An
+// event is recorded when its work has returned. On the CPU the work is then complete.
+//
+// On a device each thread has its own device stream, on which its work is only queued. There, a thread that
+// waits for an event waits until it is recorded. It then holds back its own device stream until the work
+// before the event is complete. Launch never blocks; Wait blocks the caller. After the first failure no
+// further work starts on any stream of the EventSet.
 #pragma once
 
 #include <condition_variable>
@@ -20,16 +21,18 @@
 
 namespace trainctl::parallel {
 
-// Events of one pass over a schedule, one per instruction. Thread safe.
+// The events of one pass over a program, one per instruction. Thread-safe.
 class EventSet {
  public:
   explicit EventSet(const device::Device& device) : device_(device) {}
-  void Reset(size_t num_events);
-  void Record(int event);  // may fail, as Fail
-  // Makes every Wait return `status` from now on; the first failure wins.
+  void Reset(size_t num_events);  // clears all events and the failure
+  void Record(int event);         // a failure of the device counts as Fail
+  // Makes every Wait return `status` from now on. Only the first failure is kept.
   void Fail(const absl::Status& status);
+  // Blocks until all `events` are recorded, and holds back the calling thread's device stream until their
+  // work is complete. If there is a failure, returns it at once.
   absl::Status Wait(absl::Span<const int> events);
-  // Blocks until `event` is recorded; the caller's stream of the device does not wait for it.
+  // Blocks until `event` is recorded, without holding back the calling thread's device stream.
   absl::Status WaitUntilRecorded(int event);
   absl::Status status() const;
 
@@ -38,7 +41,7 @@ class EventSet {
   std::condition_variable changed_;
   const device::Device& device_;
   std::vector<bool> done_;
-  std::vector<device::Event> events_;  // by event; none on the CPU, where done is done
+  std::vector<device::Event> events_;  // indexed by event; empty on the CPU
   absl::Status failure_;
 };
 
@@ -47,15 +50,17 @@ class Stream {
   static constexpr int kNoEvent = -1;
 
   Stream(const device::Device& device, EventSet& events);
-  ~Stream();  // runs what was launched, then ends
+  ~Stream();  // finishes the launched work, then ends the thread
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  // Runs `work` after the work before it and after `waits`; records `event`. `turn`: an event, or kNoEvent;
-  // until it is recorded `work` is not called either, but does not wait for what it stands for: on a device
-  // it says in which order streams queue, and no more.
+  // Queues `work` after all work launched before it and after the events `waits`, and records `event` when it
+  // has returned. `turn` is an event or kNoEvent. `work` is also not called before `turn` is recorded, but
+  // does not wait for the completion of that event's work. On a device `turn` thus only fixes the order in
+  // which streams queue.
   void Launch(std::vector<int> waits, int event, std::function<absl::Status()> work, int turn = kNoEvent);
-  // Blocks until everything launched has been called; on a device its work is queued then.
+  // Blocks until everything launched has returned. On a device the work is then queued, not necessarily
+  // complete.
   void Drain();
 
  private:

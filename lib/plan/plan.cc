@@ -16,16 +16,16 @@ const Candidate& Chosen(const Plan& plan) {
   return *chosen;
 }
 
-PlannedStep BuildStep(const Plan& plan, const model::ModelSpec& spec) {
+PlannedStep BuildStep(const Plan& plan, const model::Architecture& spec) {
   absl::StatusOr<PlannedStep> planned =
       schedule::BuildLayoutStep(spec, model::Inventory(spec), plan.layout, plan.setting);
   TRAINCTL_CHECK_MSG(planned.ok(), planned.status().message());
   return *std::move(planned);
 }
 
-absl::StatusOr<PlannedStep> RebuildStep(const Plan& plan, const model::ModelSpec& spec) {
+absl::StatusOr<PlannedStep> RebuildStep(const Plan& plan, const model::Architecture& spec) {
   if (plan.step_hash.empty()) {
-    return EnvironmentError("the plan has no step: it is of an earlier version; resume plans the run anew");
+    return EnvironmentError("the plan has no step: it is of an earlier version; resume plans the run again");
   }
   TRAINCTL_ASSIGN_OR_RETURN(PlannedStep planned, schedule::BuildLayoutStep(spec, model::Inventory(spec),
                                                                            plan.layout, plan.setting));

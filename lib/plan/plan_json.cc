@@ -253,7 +253,13 @@ absl::Status FromJson(const Json& json, const std::string& what, simulate::Rates
   reader.Bool("overlap", &rates->overlap);
   for (int i = 0; i < simulate::kNumResources; ++i) {
     const auto resource = static_cast<simulate::Resource>(i);
-    reader.Double(absl::StrCat(simulate::ResourceName(resource), "_seconds").c_str(), &(*rates)[resource]);
+    const std::string key = absl::StrCat(simulate::ResourceName(resource), "_seconds");
+    // Plans of versions that priced such an exchange as a collective.
+    if (resource == simulate::Resource::kTensorExchanges && !json.contains(key)) {
+      (*rates)[resource] = (*rates)[simulate::Resource::kCollectives];
+      continue;
+    }
+    reader.Double(key.c_str(), &(*rates)[resource]);
   }
   TRAINCTL_RETURN_IF_ERROR(reader.status());
   const auto machine = json.find("machine");

@@ -1,4 +1,4 @@
-// How people are told what a step computes and keeps its weights in.
+// Formats the element types of a step's computation and weights for display.
 #pragma once
 
 #include "schedule/step.h"

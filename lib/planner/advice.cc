@@ -17,7 +17,6 @@
 #include "planner/resolve.h"
 #include "planner/search.h"
 #include "planner/settings.h"
-#include "recipe/checks.h"
 
 namespace trainctl::planner {
 namespace {
@@ -124,7 +123,7 @@ std::vector<std::optional<Change>> TryAll(const std::vector<Trial>& trials, cons
 }  // namespace
 
 bool TriesChanges(const recipe::Recipe& recipe, const plan::Plan& plan) {
-  return (plan.search.whole + plan.search.tried) * recipe.model.spec.layers <= kMostLayersBuilt;
+  return (plan.search.whole + plan.search.tried) * NumLayers(recipe.model.spec) <= kMostLayersBuilt;
 }
 
 std::vector<Change> FindChanges(const recipe::Recipe& recipe, const cluster::Host& host,

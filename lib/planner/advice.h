@@ -1,4 +1,7 @@
-// Single changes of a recipe that would make its plan faster or smaller. Pure; thread safe.
+// Finds single changes of a recipe that would make its plan faster or reduce its memory. Thread-safe.
+//
+//   for (const Change& change : FindChangesFor(recipe, host, plan))
+//     Print(change.setting, EffectOf(change, plan));
 #pragma once
 
 #include <cstdint>
@@ -14,30 +17,34 @@
 namespace trainctl::planner {
 
 struct Change {
-  std::string setting;     // "parallel.zero_stage = 2": what to write into the recipe, or to pass to --set
-  double speed = 1;        // tokens per second, as a multiple of the plan's
-  int64_t peak_bytes = 0;  // of a worker
-  layout::Layout layout;
+  // Text for the recipe or for --set, such as "parallel.zero_stage = 2". Settings that must change together
+  // are separated by commas.
+  std::string setting;
+  double speed = 1;        // tokens per second divided by the plan's
+  int64_t peak_bytes = 0;  // peak tensor memory of a worker
+  layout::Layout layout;   // layout that the plan would choose after the change
 };
 
 inline constexpr int kMaxChanges = 3;
 
-// False for models so deep and plans so hard to find that the searches would take minutes.
+// Returns false if the searches would take minutes, because the model has many layers and the search for the
+// plan built many whole steps.
 bool TriesChanges(const recipe::Recipe& recipe, const plan::Plan& plan);
 
-// The best single-setting changes: first those faster on the same workers, then more nodes, then those
-// that save memory for little time. The rest of the layout is as planned or, if the changed setting frees
-// it, as the search chooses it. `measured` as for MakePlan; `plan` is the plan of the recipe. Empty if
-// changes are not tried.
+// Returns the best changes, at most kMaxChanges. First come changes that are faster on the same workers, then
+// twice the nodes, and then changes that save at least 5 % of memory at no less than 0.75 of the speed.
+// Settings that the recipe leaves open are chosen again by the search. `plan` must be the plan of the recipe,
+// and `measured` is as for MakePlan. Returns an empty list if TriesChanges is false. Runs one search per
+// possible change, on as many threads as there are cores.
 std::vector<Change> FindChanges(const recipe::Recipe& recipe, const cluster::Host& host,
                                 const simulate::MachineProfile* measured, const plan::Plan& plan);
 
-// The same with what was measured of `host`, as MakePlanFor. A profile that cannot be read counts as none:
-// the plan has reported it.
+// The same with the measured profile of `host`, if there is one, as in MakePlanFor. Ignores a profile that
+// cannot be read, because MakePlanFor reports it.
 std::vector<Change> FindChangesFor(const recipe::Recipe& recipe, const cluster::Host& host,
                                    const plan::Plan& plan);
 
-// "1.94x as fast", "3 % slower, 9.0 GiB less".
+// Describes the effect of a change, for example "1.94x as fast" or "3.0 % slower, 9.0 GiB less".
 std::string EffectOf(const Change& change, const plan::Plan& plan);
 
 }  // namespace trainctl::planner

@@ -21,6 +21,8 @@
 #include "planner/search.h"
 #include "recipe/checks.h"
 #include "recipe/derive.h"
+#include "recipe/issues.h"
+#include "recipe/layout_request.h"
 #include "recipe/machine.h"
 #include "schedule/step_hash.h"
 #include "simulate/device_rates.h"
@@ -81,6 +83,11 @@ std::string WorkersOfNode(const recipe::ClusterConfig& cluster) {
                       cluster.nodes == 1 ? " on this machine" : " on each machine");
 }
 
+// Names the limit of the control group that counts, if one does.
+std::string UnderLimit(const cluster::Host& host) {
+  return host.memory_limit.empty() ? "" : absl::StrCat(" under ", host.memory_limit);
+}
+
 // Tensor memory of one worker.
 int64_t ResolveMemoryLimit(const recipe::ClusterConfig& cluster, const cluster::Host& host,
                            std::vector<std::string>& notes) {
@@ -90,8 +97,8 @@ int64_t ResolveMemoryLimit(const recipe::ClusterConfig& cluster, const cluster::
   const int64_t limit = std::max<int64_t>(share, 0);
   notes.push_back(absl::StrCat("cluster.memory_limit = auto: ", FormatBytes(limit),
                                " for each worker's tensors (", FormatBytes(host.memory_available_bytes),
-                               " available", cluster.nodes == 1 ? "" : " here", ", ", WorkersOfNode(cluster),
-                               ")"));
+                               " available", cluster.nodes == 1 ? "" : " here", UnderLimit(host), ", ",
+                               WorkersOfNode(cluster), ")"));
   return limit;
 }
 
@@ -286,25 +293,25 @@ absl::Status ResolveMachine(const recipe::Recipe& recipe, const cluster::Host& h
 // Programs alone fill the machine.
 absl::Status NothingIsLeft(int64_t workers, const cluster::Host& host) {
   const double usable = static_cast<double>(host.memory_available_bytes) * kMemoryShare;
-  return InfeasibleError(absl::StrCat(
-      "no memory is left for tensors: ", FormatBytes(static_cast<int64_t>(usable)), " of this machine's ",
-      FormatBytes(host.memory_available_bytes), " may be filled, and the program of each of ",
-      Workers(workers), " takes ", FormatBytes(kWorkerOverheadBytes), " beside its tensors; free memory",
-      workers > 1 ? ", take fewer workers (cluster.devices_per_node)" : "",
-      " or state what a worker may use (cluster.memory_limit)"));
+  return InfeasibleError(
+      absl::StrCat("no memory is left for tensors: ", FormatBytes(static_cast<int64_t>(usable)),
+                   " of this machine's ", FormatBytes(host.memory_available_bytes), UnderLimit(host),
+                   " may be filled, and the program of each of ", Workers(workers), " takes ",
+                   FormatBytes(kWorkerOverheadBytes), " beside its tensors; free memory",
+                   workers > 1 ? ", take fewer workers (cluster.devices_per_node)" : "",
+                   " or state what a worker may use (cluster.memory_limit)"));
 }
 
 // The step of the chosen layout is built as the workers will build it, proven, and given its hash and its
 // memory.
-absl::Status FixStep(const model::ModelSpec& spec, Plan& plan) {
+absl::Status FixStep(const model::Architecture& spec, Plan& plan) {
   const plan::PlannedStep planned = plan::BuildStep(plan, spec);
   TRAINCTL_RETURN_IF_ERROR(schedule::Check(planned.step, planned.ledger).status());
   plan.step_hash = schedule::HashStep(planned.step, planned.ledger);
   plan.predicted = simulate::SimulateMemory(planned.step);
   if (!planned.options.setting.on_device) return absl::OkStatus();
   using simulate::Resource;
-  for (const auto& [name, work] :
-       simulate::WorkOfStep(planned.step.programs[0], spec, planned.ledger, planned.options)) {
+  for (const auto& [name, work] : simulate::WorkOfStep(planned.step, planned.ledger, planned.options)) {
     const auto launches = static_cast<int64_t>(work[Resource::kOperators]);
     if (launches > 0) plan.work[name] = {launches, static_cast<int64_t>(work[Resource::kMovedBytes])};
   }
@@ -327,7 +334,8 @@ absl::StatusOr<Plan> ResolvePlan(const recipe::Recipe& recipe, const cluster::Ho
   Plan plan;
   plan.host = host;
   plan.host.name.clear();
-  plan.host.memory_total_bytes = 0;  // nothing depends on it
+  plan.host.memory_total_bytes = 0;  // nothing depends on these two
+  plan.host.memory_limit.clear();
   plan.setting.seq_len = recipe.data.seq_len;
   plan.setting.prefetch = recipe.parallel.prefetch;
   plan.setting.checkpoint_copy = recipe.checkpoint.async;

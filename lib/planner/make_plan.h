@@ -1,6 +1,7 @@
-// Makes a plan for our own trainer: resolves what a recipe leaves open, weighs every layout that the builder
-// can build, and keeps the step of the best. `plan` and `launch` both come here, so they cannot disagree.
-// What-ifs of other trainers are elsewhere (lib/frameworks). Pure; thread safe.
+// Makes a plan for trainctl's trainer. Resolves the settings that a recipe leaves open, compares all layouts
+// that the builder supports, and plans the step of the best one. The commands `plan` and `launch` both call
+// this code, so they always agree. Estimates for other trainers are in lib/frameworks. Thread-safe. All
+// functions except MakePlanFor are pure.
 //
 //   TRAINCTL_ASSIGN_OR_RETURN(plan::Plan plan, planner::MakePlan(recipe, host));
 //   plan::PlannedStep step = plan::BuildStep(plan, recipe.model.spec);
@@ -17,21 +18,30 @@
 
 namespace trainctl::planner {
 
-// Weighs every layout that the recipe allows. `host` is the machine that the workers run on (all nodes are
-// taken to be alike), `measured` its profile; null: times are orders of magnitude. Of a device that the
-// recipe names only the catalogue is read, so that the plan is the same on every machine. UsageError: every
-// constraint that is violated, in the words of recipe/checks.h. InfeasibleError: nothing fits; says what each
-// category needs and the nearest recipe that would. InternalError: the chosen step is not proven correct
-// (schedule::Check), which is our mistake.
+// Compares all layouts that the recipe allows, and returns the plan of the best one. `host` is the machine on
+// which the workers run; all nodes are assumed to be like it. `measured` is the profile of `host`. If it is
+// null, times on a CPU are orders of magnitude, and those on a device come from published rates. If the
+// recipe names a device of the catalogue, nothing measured on this machine is used, so the plan is the same
+// on every machine. Errors:
+//
+//   UsageError        the recipe violates constraints, which are all listed (recipe/checks.h), or its
+//                     memory limit exceeds the memory of the device
+//   EnvironmentError  the memory of the device is unknown, because no driver reports a device
+//   InfeasibleError   no layout fits; lists the memory of each category and suggests the nearest recipe that
+//                     fits. Also returned if the workers' programs leave no memory for tensors, or if no
+//                     micro-batch size suits the pipeline's order
+//   InternalError     schedule::Check rejects the chosen step, which is a bug in trainctl
 absl::StatusOr<plan::Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host& host,
                                     const simulate::MachineProfile* measured = nullptr);
-// The same with what was measured of `host`, if anything was (simulate/machine.h).
+// Loads the profile of `host`, if there is one (simulate/machine.h), and calls MakePlan with it. Also returns
+// the errors of simulate::LoadMachineProfile, and adds its notes to the plan's.
 absl::StatusOr<plan::Plan> MakePlanFor(const recipe::Recipe& recipe, const cluster::Host& host);
 
-// `recipe` with every "auto" that the plan resolved stated as the plan has it: it plans to the same step.
+// Returns `recipe` with each "auto" that the plan resolved replaced by the plan's value. Planning the result
+// gives the same step.
 recipe::Recipe Frozen(const recipe::Recipe& recipe, const plan::Plan& plan);
 
-// The same as TOML, next to what its author has stated.
+// Returns the same as TOML, in addition to the settings that the recipe's author stated.
 std::string FixedRecipe(const recipe::LoadedRecipe& loaded, const plan::Plan& plan);
 
 }  // namespace trainctl::planner

@@ -1,4 +1,4 @@
-// What to change in a recipe that does not fit. Internal to the planner. Pure.
+// Internal to the planner: suggests how to change a recipe that does not fit. Pure functions; thread-safe.
 #pragma once
 
 #include <string>
@@ -7,7 +7,10 @@
 
 namespace trainctl::planner {
 
-// The nearest recipe that fits, as text for an error; changes the fewest constraints first.
+// Returns text for an error message that describes the nearest recipe that fits. First tries to free the
+// micro-batch, the recomputation, the ZeRO stage and data parallelism, and the degrees of the pipeline and of
+// tensor parallelism, in this order of preference. Then tries more workers. If nothing fits, the text gives
+// the least memory that was found and other remedies.
 std::string NearestThatFits(const Problem& problem, const SearchPasses& passes = {});
 
 }  // namespace trainctl::planner

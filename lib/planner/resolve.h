@@ -1,4 +1,4 @@
-// The parts of making a plan that come before the search. Internal to the planner. Pure.
+// Internal to the planner: the parts of planning that precede the search. Pure functions; thread-safe.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -10,12 +10,12 @@
 
 namespace trainctl::planner {
 
-// A plan without a layout: the setting of its step, its machine, rates and memory limit. `measured` may be
-// null. Errors as of MakePlan.
+// Returns a plan without a layout. It has the setting of its step, its machine, rates and memory limit.
+// `measured` may be null. Returns the errors of MakePlan, except those of the search and of schedule::Check.
 absl::StatusOr<plan::Plan> ResolvePlan(const recipe::Recipe& recipe, const cluster::Host& host,
                                        const simulate::MachineProfile* measured);
 
-// What to search. Borrows the recipe.
+// Returns the problem for Search (search.h). `recipe` must outlive the result.
 Problem ProblemOf(const recipe::Recipe& recipe, const plan::Plan& plan);
 
 }  // namespace trainctl::planner

@@ -177,7 +177,7 @@ class Searcher {
 
   std::vector<int64_t> StageLayers(const Layout& layout) const {
     return layout.mesh.pp > 1 ? layout.pipeline.stage_layers
-                              : std::vector<int64_t>{problem_.request.spec->layers};
+                              : std::vector<int64_t>{NumLayers(*problem_.request.spec)};
   }
 
   void AddPipeline(const Strategy& strategy, const Order& order, Layout& layout) const {
@@ -194,7 +194,8 @@ class Searcher {
     const auto [known, is_new] =
         balanced_.try_emplace(std::make_tuple(num_stages, embedding, head), std::vector<int64_t>());
     if (is_new) {
-      known->second = layout::BalancedStageLayers(problem_.request.spec->layers, num_stages, embedding, head);
+      known->second =
+          layout::BalancedStageLayers(NumLayers(*problem_.request.spec), num_stages, embedding, head);
     }
     return known->second;
   }
@@ -218,9 +219,10 @@ class Searcher {
     const std::optional<std::vector<int64_t>> layers =
         BounderOf(strategy, layout)
             .LeastRecomputed(OptionsOf(layout),
-                             layout.mesh.pp > 1 ? ShapeOf(layout)
-                                                : simulate::DataParallelShape(problem_.request.spec->layers,
-                                                                              layout.num_micro_batches),
+                             layout.mesh.pp > 1
+                                 ? ShapeOf(layout)
+                                 : simulate::DataParallelShape(NumLayers(*problem_.request.spec),
+                                                               layout.num_micro_batches),
                              limit_bytes);
     if (!layers.has_value()) return std::nullopt;
     least.recomputed_layers = *layers;
@@ -297,7 +299,7 @@ class Searcher {
     const auto is_other = [&](const std::optional<std::vector<int64_t>>& stated) {
       return stated.has_value() && stated->size() > 1 && static_cast<int64_t>(stated->size()) != num_stages;
     };
-    return num_stages <= request.spec->layers && !is_other(request.stage_layers) &&
+    return num_stages <= NumLayers(*request.spec) && !is_other(request.stage_layers) &&
            !is_other(request.recomputed_layers);
   }
 
@@ -514,7 +516,7 @@ class Searcher {
     const simulate::StepBounder& bounder = BounderOf(strategy, layout);
     if (layout.mesh.pp > 1)
       return bounder.Bound(schedule::OptionsOf(layout, problem_.setting), ShapeOf(layout));
-    return bounder.BoundDataParallel(OptionsOf(layout), problem_.request.spec->layers,
+    return bounder.BoundDataParallel(OptionsOf(layout), NumLayers(*problem_.request.spec),
                                      layout.num_micro_batches);
   }
 
@@ -568,12 +570,12 @@ class Searcher {
 
   Candidate PlayWhole(const Layout& layout) {
     const schedule::LayoutStep built = BuildWhole(layout);
-    return CandidateOf(layout, simulate::PriceWhole(built.step, *problem_.request.spec, built.ledger,
-                                                    built.options, layout.num_micro_batches, problem_.rates));
+    return CandidateOf(layout, simulate::PriceWhole(built.step, built.ledger, built.options,
+                                                    layout.num_micro_batches, problem_.rates));
   }
 
   schedule::LayoutStep BuildWhole(const Layout& layout) {
-    const model::ModelSpec& spec = *problem_.request.spec;
+    const model::Architecture& spec = *problem_.request.spec;
     if (inventory_.empty()) inventory_ = model::Inventory(spec);
     absl::StatusOr<schedule::LayoutStep> built =
         schedule::BuildLayoutStep(spec, inventory_, layout, problem_.setting, simulate::kMicroBatchesToPrice);

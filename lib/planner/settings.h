@@ -1,4 +1,5 @@
-// Settings of a recipe that lead to a layout, as text for people. Internal to the planner. Pure.
+// Internal to the planner: describes the settings of a recipe that lead to a layout. Pure functions;
+// thread-safe.
 #pragma once
 
 #include <string>
@@ -8,12 +9,14 @@
 namespace trainctl::planner {
 
 struct Rewritten {
-  std::string settings;  // "parallel.zero_stage = 2, train.micro_batch = 1"; empty if nothing has to change
-  layout::Request request;  // what the recipe asks for once they are written
+  // Text such as "parallel.zero_stage = 2, train.micro_batch = 1". Empty if nothing has to change.
+  std::string settings;
+  layout::Request request;  // request of the recipe after the change
 };
 
-// What to write into a recipe that asks for `asked` so that `layout` satisfies it. `relaxed` is `asked`
-// without what may be changed. What the recipe leaves open stays open.
+// Returns the changes of a recipe after which `layout` satisfies its request. `asked` is the recipe's
+// request. `relaxed` is the request without the settings that may change, from which `layout` was found.
+// Settings that the recipe leaves open stay open.
 Rewritten Rewrite(const layout::Request& asked, const layout::Request& relaxed, const layout::Layout& layout);
 
 }  // namespace trainctl::planner

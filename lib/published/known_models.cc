@@ -26,52 +26,51 @@ const model::NamedModel* FindKnownModel(absl::string_view name) {
   return nullptr;
 }
 
-void ApplyFamily(absl::string_view name, int64_t seq_len, model::ModelSpec& a) {
+void ApplyFamily(absl::string_view name, int64_t seq_len, model::Architecture& a) {
   const std::string key = NormalName(name);
   // What is named without sizes keeps the name of its own row.
   const auto set_family = [&](const char* family) {
     if (a.family == "llama") a.family = family;
   };
   if (HasAny(key, {"gptoss"})) {
-    a.qkv_bias = a.attention_out_bias = a.mlp_bias = true;
-    a.yarn = true;
-    a.clamped_gate = true;
-    a.sliding_window = 128;
-    a.sliding_window_share = 0.5;
+    SetAllLinearBiases(a, true);
+    a.rope.yarn = true;
+    SetEach(a, &model::Mlp::clamped, true);
+    SetWindow(a, 128, /*period=*/2);
     set_family("gpt_oss");
     return;
   }
   if (HasAny(key, {"mpt"})) {
-    a.gated_mlp = false;
-    a.layer_norm = true;
+    SetEach(a, &model::Mlp::gated, false);
+    a.norm.kind = model::NormKind::kLayer;
     // no_bias: false (mosaicml/llm-foundry llmfoundry/models/mpt/configuration_mpt.py)
-    a.qkv_bias = a.attention_out_bias = a.mlp_bias = true;
+    SetAllLinearBiases(a, true);
     a.tie_embeddings = true;
     a.learned_positions = seq_len;
     set_family("mpt");
     return;
   }
   if (HasAny(key, {"gpt", "bloom", "mtnlg"})) {
-    a.gated_mlp = false;
-    a.layer_norm = true;
-    a.qkv_bias = a.attention_out_bias = a.mlp_bias = true;
+    SetEach(a, &model::Mlp::gated, false);
+    a.norm.kind = model::NormKind::kLayer;
+    SetAllLinearBiases(a, true);
     a.tie_embeddings = true;
     a.learned_positions = seq_len;
     set_family("gpt2");
     return;
   }
   if (HasAny(key, {"internlm"})) {
-    a.qkv_bias = true;
+    SetEach(a, &model::Attention::qkv_bias, true);
     set_family("internlm");
     return;
   }
   if (HasAny(key, {"qwen3"})) {
-    a.qk_norm = true;
+    SetEach(a, &model::Attention::qk_norm, model::QkNorm::kHead);
     set_family("qwen3");
     return;
   }
   if (HasAny(key, {"qwen25", "qwen2"})) {
-    a.qkv_bias = true;
+    SetEach(a, &model::Attention::qkv_bias, true);
     return;
   }
   if (HasAny(key, {"llama323b", "llama321b", "smollm2"})) a.tie_embeddings = true;

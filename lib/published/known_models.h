@@ -5,7 +5,8 @@
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
-#include "model/model_spec.h"
+#include "model/architecture.h"
+#include "model/presets.h"
 
 namespace trainctl::published {
 
@@ -14,6 +15,6 @@ const model::NamedModel* FindKnownModel(absl::string_view name);
 
 // Sets what a family has beyond its sizes: gates, biases, norms, tied embeddings, a table of positions
 // (`seq_len` rows where there is one), and its name. `name` decides; a name that says nothing is a Llama.
-void ApplyFamily(absl::string_view name, int64_t seq_len, model::ModelSpec& spec);
+void ApplyFamily(absl::string_view name, int64_t seq_len, model::Architecture& spec);
 
 }  // namespace trainctl::published

@@ -11,62 +11,90 @@
 namespace trainctl::published {
 namespace {
 
+using model::Architecture;
+using model::Attention;
 using model::Experts;
 using model::LatentAttention;
-using model::ModelSpec;
+using model::Mlp;
 
 constexpr int64_t kMostOfAnything = int64_t{1} << 40;
 constexpr size_t kLongestName = 64;
+
+// Parts of a model that its fields describe one by one.
+struct Parts {
+  Architecture& spec;
+  std::optional<Experts> experts;
+  int64_t dense_layers = 0;
+  std::optional<LatentAttention> latent;
+
+  template <typename T>
+  static T& In(std::optional<T>& part) {
+    return part.has_value() ? *part : part.emplace();
+  }
+};
 
 struct Field {
   const char* name;
   const char* column;  // of the table, that has the same; "": none
   bool is_switch;
-  void (*apply)(ModelSpec& spec, int64_t value);
+  void (*apply)(Parts& parts, int64_t value);
 };
 
-Experts& ExpertsOf(ModelSpec& spec) {
-  if (!spec.experts.has_value()) spec.experts.emplace();
-  return *spec.experts;
-}
-LatentAttention& LatentOf(ModelSpec& spec) {
-  if (!spec.latent.has_value()) spec.latent.emplace();
-  return *spec.latent;
+// Of the layers that have a window; of all if none has.
+void SetWidthOfWindow(Architecture& spec, int64_t width) {
+  const bool none_has = WindowOf(spec) == 0;
+  for (model::Layer& kind : spec.kinds) {
+    if (none_has || kind.attention.window > 0) kind.attention.window = width;
+  }
 }
 
 // In the order in which they apply: what is counted in widths of an expert comes after that width. Spellings
 // of one field are one line each.
 constexpr Field kFields[] = {
-    {"num_hidden_layers", "layers", false, [](ModelSpec& s, int64_t v) { s.layers = v; }},
-    {"hidden_size", "hidden", false, [](ModelSpec& s, int64_t v) { s.hidden = v; }},
-    {"intermediate_size", "ffn", false, [](ModelSpec& s, int64_t v) { s.ffn = v; }},
-    {"num_attention_heads", "heads", false, [](ModelSpec& s, int64_t v) { s.heads = v; }},
-    {"num_key_value_heads", "kv_heads", false, [](ModelSpec& s, int64_t v) { s.kv_heads = v; }},
-    {"head_dim", "", false, [](ModelSpec& s, int64_t v) { s.head_dim = v; }},
-    {"vocab_size", "vocab", false, [](ModelSpec& s, int64_t v) { s.vocab = v; }},
-    {"tie_word_embeddings", "", true, [](ModelSpec& s, int64_t v) { s.tie_embeddings = v != 0; }},
-    {"attention_bias", "", true, [](ModelSpec& s, int64_t v) { s.qkv_bias = s.attention_out_bias = v != 0; }},
-    {"qkv_bias", "", true, [](ModelSpec& s, int64_t v) { s.qkv_bias = v != 0; }},
-    {"mlp_bias", "", true, [](ModelSpec& s, int64_t v) { s.mlp_bias = v != 0; }},
-    {"sliding_window", "", false, [](ModelSpec& s, int64_t v) { s.sliding_window = v; }},
-    {"num_nextn_predict_layers", "", false, [](ModelSpec& s, int64_t v) { s.mtp_layers = v; }},
-    {"n_routed_experts", "", false, [](ModelSpec& s, int64_t v) { ExpertsOf(s).num_experts = v; }},
-    {"num_local_experts", "", false, [](ModelSpec& s, int64_t v) { ExpertsOf(s).num_experts = v; }},
-    {"num_experts", "", false, [](ModelSpec& s, int64_t v) { ExpertsOf(s).num_experts = v; }},
-    {"num_experts_per_tok", "", false, [](ModelSpec& s, int64_t v) { ExpertsOf(s).top_k = v; }},
-    {"moe_intermediate_size", "", false, [](ModelSpec& s, int64_t v) { ExpertsOf(s).ffn = v; }},
+    {"num_hidden_layers", "layers", false, [](Parts& p, int64_t v) { SetNumLayers(p.spec, v); }},
+    {"hidden_size", "hidden", false, [](Parts& p, int64_t v) { p.spec.hidden = v; }},
+    {"intermediate_size", "ffn", false, [](Parts& p, int64_t v) { SetEach(p.spec, &Mlp::ffn, v); }},
+    {"num_attention_heads", "heads", false,
+     [](Parts& p, int64_t v) { SetEach(p.spec, &Attention::heads, v); }},
+    {"num_key_value_heads", "kv_heads", false,
+     [](Parts& p, int64_t v) { SetEach(p.spec, &Attention::kv_heads, v); }},
+    {"head_dim", "", false, [](Parts& p, int64_t v) { SetEach(p.spec, &Attention::head_dim, v); }},
+    {"vocab_size", "vocab", false, [](Parts& p, int64_t v) { p.spec.vocab = v; }},
+    {"tie_word_embeddings", "", true, [](Parts& p, int64_t v) { p.spec.tie_embeddings = v != 0; }},
+    {"attention_bias", "", true,
+     [](Parts& p, int64_t v) {
+       SetEach(p.spec, &Attention::qkv_bias, v != 0);
+       SetEach(p.spec, &Attention::out_bias, v != 0);
+     }},
+    {"qkv_bias", "", true, [](Parts& p, int64_t v) { SetEach(p.spec, &Attention::qkv_bias, v != 0); }},
+    {"mlp_bias", "", true, [](Parts& p, int64_t v) { SetEach(p.spec, &Mlp::bias, v != 0); }},
+    {"sliding_window", "", false, [](Parts& p, int64_t v) { SetWidthOfWindow(p.spec, v); }},
+    {"num_nextn_predict_layers", "", false, [](Parts& p, int64_t v) { p.spec.mtp_layers = v; }},
+    {"n_routed_experts", "", false, [](Parts& p, int64_t v) { p.In(p.experts).num_experts = v; }},
+    {"num_local_experts", "", false, [](Parts& p, int64_t v) { p.In(p.experts).num_experts = v; }},
+    {"num_experts", "", false, [](Parts& p, int64_t v) { p.In(p.experts).num_experts = v; }},
+    {"num_experts_per_tok", "", false, [](Parts& p, int64_t v) { p.In(p.experts).top_k = v; }},
+    {"moe_intermediate_size", "", false, [](Parts& p, int64_t v) { p.In(p.experts).ffn = v; }},
     {"n_shared_experts", "", false,
-     [](ModelSpec& s, int64_t v) {
-       ExpertsOf(s).shared_ffn = std::min<int64_t>(v, 1024) * ExpertsOf(s).ffn;
+     [](Parts& p, int64_t v) {
+       p.In(p.experts).shared_ffn = std::min<int64_t>(v, 1024) * p.In(p.experts).ffn;
      }},
     {"shared_expert_intermediate_size", "", false,
-     [](ModelSpec& s, int64_t v) { ExpertsOf(s).shared_ffn = v; }},
-    {"first_k_dense_replace", "", false, [](ModelSpec& s, int64_t v) { ExpertsOf(s).dense_layers = v; }},
-    {"q_lora_rank", "", false, [](ModelSpec& s, int64_t v) { LatentOf(s).query_rank = v; }},
-    {"kv_lora_rank", "", false, [](ModelSpec& s, int64_t v) { LatentOf(s).key_value_rank = v; }},
-    {"qk_nope_head_dim", "", false, [](ModelSpec& s, int64_t v) { LatentOf(s).nope_dim = v; }},
-    {"qk_rope_head_dim", "", false, [](ModelSpec& s, int64_t v) { LatentOf(s).rope_dim = v; }},
-    {"v_head_dim", "", false, [](ModelSpec& s, int64_t v) { s.head_dim = LatentOf(s).value_dim = v; }},
+     [](Parts& p, int64_t v) { p.In(p.experts).shared_ffn = v; }},
+    {"first_k_dense_replace", "", false,
+     [](Parts& p, int64_t v) {
+       p.In(p.experts);
+       p.dense_layers = v;
+     }},
+    {"q_lora_rank", "", false, [](Parts& p, int64_t v) { p.In(p.latent).query_rank = v; }},
+    {"kv_lora_rank", "", false, [](Parts& p, int64_t v) { p.In(p.latent).key_value_rank = v; }},
+    {"qk_nope_head_dim", "", false, [](Parts& p, int64_t v) { p.In(p.latent).nope_dim = v; }},
+    {"qk_rope_head_dim", "", false, [](Parts& p, int64_t v) { p.In(p.latent).rope_dim = v; }},
+    {"v_head_dim", "", false,
+     [](Parts& p, int64_t v) {
+       p.In(p.latent).value_dim = v;
+       SetEach(p.spec, &Attention::head_dim, v);
+     }},
 };
 
 const Field* FindField(absl::string_view name) {
@@ -87,30 +115,37 @@ absl::StatusOr<int64_t> ValueOf(const Field& field, const Json& json) {
 
 }  // namespace
 
-void ModelConfig::Apply(ModelSpec& spec) const {
+void ModelConfig::Apply(Architecture& spec) const {
   if (whole.has_value()) {
     spec = *whole;
     return;
   }
+  Parts parts = {.spec = spec, .latent = AttentionOf(spec).latent};
+  if (const Experts* experts = FindExperts(spec); experts != nullptr) {
+    parts.experts = *experts;
+    parts.dense_layers = NumDenseLayers(spec);
+  }
   for (const Field& field : kFields) {
     for (const auto& [name, value] : fields) {
-      if (name == field.name) field.apply(spec, value);
+      if (name == field.name) field.apply(parts, value);
     }
   }
+  SetEach(spec, &Attention::latent, parts.latent);
+  SetExperts(spec, parts.experts, parts.dense_layers);
 }
 
 std::optional<int64_t> ModelConfig::SizeOf(absl::string_view column) const {
   if (whole.has_value()) {
-    const std::pair<absl::string_view, int64_t> sizes[] = {{"layers", whole->layers},
+    const std::pair<absl::string_view, int64_t> sizes[] = {{"layers", NumLayers(*whole)},
                                                            {"hidden", whole->hidden},
-                                                           {"heads", whole->heads},
-                                                           {"kv_heads", whole->kv_heads},
+                                                           {"heads", AttentionOf(*whole).heads},
+                                                           {"kv_heads", AttentionOf(*whole).kv_heads},
                                                            {"vocab", whole->vocab}};
     for (const auto& [name, size] : sizes) {
       if (name == column) return size;
     }
     // Tables of mixtures give the width of an MLP or of an expert.
-    if (column == "ffn" && !whole->experts.has_value()) return whole->ffn;
+    if (column == "ffn" && FindExperts(*whole) == nullptr) return MlpOf(*whole).ffn;
     return std::nullopt;
   }
   for (const auto& [name, value] : fields) {

@@ -10,16 +10,16 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "model/model_spec.h"
+#include "model/architecture.h"
 
 namespace trainctl::published {
 
 struct ModelConfig {
-  std::optional<model::ModelSpec> whole;
+  std::optional<model::Architecture> whole;
   std::vector<std::pair<std::string, int64_t>> fields;  // else; true is 1
 
   // `whole`, or `spec` with the fields.
-  void Apply(model::ModelSpec& spec) const;
+  void Apply(model::Architecture& spec) const;
   // What it says of a size that a column of the table has too ("layers", "hidden"); empty: nothing.
   std::optional<int64_t> SizeOf(absl::string_view column) const;
   bool StatesHeadDim() const;

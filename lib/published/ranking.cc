@@ -68,8 +68,9 @@ double Median(std::vector<double> values) {
 }
 
 std::string Describe(SweepKind kind, const frameworks::Workload& w) {
-  std::string what = absl::StrCat(w.model.layers, " layers of ", w.model.hidden, ", ", w.model.heads,
-                                  " heads, sequences of ", w.seq_len, ", ", w.device->name);
+  std::string what =
+      absl::StrCat(NumLayers(w.model), " layers of ", w.model.hidden, ", ", AttentionOf(w.model).heads,
+                   " heads, sequences of ", w.seq_len, ", ", w.device->name);
   if (kind == SweepKind::kMapping)
     absl::StrAppend(&what, " x ", w.mesh.world_size(), ", batch ", w.global_batch);
   return what;

@@ -12,11 +12,15 @@
 #include "absl/strings/str_join.h"
 #include "base/names.h"
 #include "base/status.h"
+#include "model/parameters.h"
 #include "published/known_models.h"
 #include "published/recompute_modules.h"
 
 namespace trainctl::published {
 namespace {
+
+using model::Attention;
+using model::Mlp;
 
 constexpr double kMostSequences = 1e9;
 constexpr double kMostToCount = 1e9;
@@ -121,67 +125,80 @@ class RowReader {
     }
     if (!Has("seq_len")) return Unknown("seq_len is not stated");
     w.seq_len = Count("seq_len");
-    model::ModelSpec& a = w.model;
+    model::Architecture& a = w.model;
     const model::NamedModel* known = config.whole.has_value() ? nullptr : FindKnownModel(name);
     const bool is_known = known != nullptr || config.whole.has_value();
     if (config.whole.has_value()) {
       a = *config.whole;
     } else if (known != nullptr) {
       a = known->spec;
-      if (!Has("ffn") || a.experts.has_value() || !Has("heads"))
+      if (!Has("ffn") || FindExperts(a) != nullptr || !Has("heads"))
         Assume(absl::StrCat("model from ", known->source));
     }
-    if (!config.whole.has_value()) ApplyFamily(name, w.seq_len, a);
-    const auto take = [&](const char* column, int64_t& field) {
-      if (Has(column)) field = Count(column);
-    };
-    take("layers", a.layers);
-    take("hidden", a.hidden);
-    take("vocab", a.vocab);
-    take("heads", a.heads);
-    take("kv_heads", a.kv_heads);
-    if (!is_known || !a.experts.has_value()) take("ffn", a.ffn);
+    if (Has("layers")) {
+      TRAINCTL_RETURN_IF_ERROR(model::CheckNumLayers(std::max<int64_t>(1, Count("layers"))));
+      SetNumLayers(a, Count("layers"));
+    }
+    if (Has("hidden")) a.hidden = Count("hidden");
+    if (Has("vocab")) a.vocab = Count("vocab");
+    if (Has("heads")) SetEach(a, &Attention::heads, Count("heads"));
+    if (Has("kv_heads")) SetEach(a, &Attention::kv_heads, Count("kv_heads"));
+    if (Has("ffn") && (!is_known || FindExperts(a) == nullptr)) SetEach(a, &Mlp::ffn, Count("ffn"));
     for (const auto& [field, value] : config.fields) Assume(absl::StrCat(field, " = ", value));
-    if (!config.whole.has_value()) config.Apply(a);
+    // Which layer is which depends on their number, so both are applied once more when it is known.
+    const auto apply = [&] {
+      if (config.whole.has_value()) return;
+      ApplyFamily(name, w.seq_len, a);
+      config.Apply(a);
+    };
+    apply();
     if (a.hidden <= 0) return Unknown("hidden is not stated");
     if (a.vocab <= 0) return Unknown("vocab is not stated");
     FillHeads(a);
-    if (a.heads <= 0) return Unknown("heads is not stated");
-    if (a.kv_heads <= 0) a.kv_heads = a.heads;
-    if ((!is_known && !config.StatesHeadDim()) || a.head_dim <= 0)
-      a.head_dim = absl::StrContains(NormalName(name), "qwen3") ? 128 : a.hidden / a.heads;
+    const Attention& attention = AttentionOf(a);
+    if (attention.heads <= 0) return Unknown("heads is not stated");
+    if (attention.kv_heads <= 0) SetEach(a, &Attention::kv_heads, attention.heads);
+    if ((!is_known && !config.StatesHeadDim()) || attention.head_dim <= 0) {
+      const bool is_qwen3 = absl::StrContains(NormalName(name), "qwen3");
+      SetEach(a, &Attention::head_dim, is_qwen3 ? 128 : a.hidden / attention.heads);
+    }
     FillFfn(a);
-    if (a.layers <= 0) return FillLayers(a);
+    if (NumLayers(a) > 0) return absl::OkStatus();
+    TRAINCTL_RETURN_IF_ERROR(FillLayers(a));
+    apply();
     return absl::OkStatus();
   }
 
-  void FillHeads(model::ModelSpec& a) {
-    if (a.heads > 0) return;
+  void FillHeads(model::Architecture& a) {
+    if (AttentionOf(a).heads > 0) return;
     // The largest multiple of 32 that divides the width and leaves a head of at least 128.
     for (int64_t heads = a.hidden / 128 / 32 * 32; heads > 0; heads -= 32) {
       if (a.hidden % heads != 0) continue;
-      a.heads = heads;
+      SetEach(a, &Attention::heads, heads);
       Assume(absl::StrCat("heads = ", heads));
       return;
     }
   }
 
-  void FillFfn(model::ModelSpec& a) {
-    if (a.ffn > 0 || (a.experts.has_value() && a.experts->dense_layers == 0)) return;
-    a.ffn = a.gated_mlp ? (a.hidden * 8 / 3 + 255) / 256 * 256 : 4 * a.hidden;
+  void FillFfn(model::Architecture& a) {
+    const Mlp& mlp = MlpOf(a);
+    if (mlp.ffn > 0 || (FindExperts(a) != nullptr && NumDenseLayers(a) == 0)) return;
+    SetEach(a, &Mlp::ffn, mlp.gated ? (a.hidden * 8 / 3 + 255) / 256 * 256 : 4 * a.hidden);
     Assume(
-        absl::StrCat("ffn = ", a.ffn, a.gated_mlp ? " (8/3 of hidden, rounded up to 256)" : " (4 x hidden)"));
+        absl::StrCat("ffn = ", mlp.ffn, mlp.gated ? " (8/3 of hidden, rounded up to 256)" : " (4 x hidden)"));
   }
 
-  absl::Status FillLayers(model::ModelSpec& a) {
+  absl::Status FillLayers(model::Architecture& a) {
     if (!Has("n_params_b")) return Unknown("layers is not stated");
-    a.layers = 1;
+    SetNumLayers(a, 1);
     TRAINCTL_RETURN_IF_ERROR(Validate(a));
     const double outside = static_cast<double>(EmbeddingParameters(a) + HeadParameters(a));
     const double layer = static_cast<double>(ParametersOfLayer(a, 0).total());
     const double layers = std::round((Number("n_params_b") * 1e9 - outside) / layer);
-    a.layers = static_cast<int64_t>(std::clamp(layers, 1.0, kMostToCount));
-    Assume(absl::StrCat("layers = ", a.layers, " (from the number of parameters)"));
+    const auto count = static_cast<int64_t>(std::clamp(layers, 1.0, kMostToCount));
+    TRAINCTL_RETURN_IF_ERROR(model::CheckNumLayers(count));
+    SetNumLayers(a, count);
+    Assume(absl::StrCat("layers = ", NumLayers(a), " (from the number of parameters)"));
     return absl::OkStatus();
   }
 
@@ -299,10 +316,11 @@ class RowReader {
     std::vector<std::string> parts = {w.framework->name, w.device->name,    Cell("activation_recompute"),
                                       Cell("dp_shard"),  Cell("precision"), Cell("optimizer"),
                                       Cell("model")};
-    const model::ModelSpec& a = w.model;
-    for (int64_t number : {a.layers, a.hidden, a.ffn, a.heads, a.kv_heads, a.vocab, w.seq_len, w.micro_batch,
-                           w.global_batch, w.mesh.tp, w.mesh.pp, w.virtual_stages, w.mesh.cp, w.mesh.ep,
-                           w.mesh.data_degree(), w.mesh.dp_shard}) {
+    const model::Architecture& a = w.model;
+    const Attention& attention = AttentionOf(a);
+    for (int64_t number : {NumLayers(a), a.hidden, MlpOf(a).ffn, attention.heads, attention.kv_heads, a.vocab,
+                           w.seq_len, w.micro_batch, w.global_batch, w.mesh.tp, w.mesh.pp, w.virtual_stages,
+                           w.mesh.cp, w.mesh.ep, w.mesh.data_degree(), w.mesh.dp_shard}) {
       parts.push_back(absl::StrCat(number));
     }
     std::vector<std::string> settings;

@@ -1,4 +1,4 @@
-// docs/reference/score-settings.md, from the table of settings alone.
+// Generates docs/reference/score-settings.md from the table of settings.
 
 #include <algorithm>
 #include <map>
@@ -11,20 +11,20 @@
 namespace trainctl::published {
 namespace {
 
-constexpr char kHead[] = R"(# Runs in columns
+constexpr char kHead[] = R"(# Settings of measured runs
 
-Printed by `trainctl score --settings`; a test compares the two.
+`trainctl score --settings` prints this page; a test keeps the two identical.
 
-A row of [measured runs](other-trainers.md#the-csv-of-measured-runs) says in three columns what a price needs
-beyond sizes and degrees:
+In a row of [measured runs](other-trainers.md#the-csv-of-measured-runs), three columns describe everything that an
+estimate needs besides sizes and parallel degrees:
 
-| column | holds |
+| column | contents |
 |---|---|
-| `framework` | a trainer by its name below |
-| `model_config` | a `config.json`: its path (from the folder of the table), its text, or a JSON object of the fields that differ from the model that `model` names, such as `{"first_k_dense_replace": 1}` |
-| `settings` | `key=value;key=value`: what differs from that trainer's defaults |
+| `framework` | One of the trainers below |
+| `model_config` | A `config.json`: its path relative to the CSV's folder, its text, or a JSON object with only the fields that differ from the model in `model`, for example `{"first_k_dense_replace": 1}` |
+| `settings` | Differences from the trainer's defaults, as `key=value;key=value` |
 
-`source` and `notes` are for people: nothing is read from them. A row without a `framework` is skipped.
+`source` only groups rows in the results, and `notes` is for human readers. Rows without a `framework` are skipped.
 
 )";
 
@@ -33,9 +33,9 @@ std::string ValuesOf(const Setting& setting) {
     case SettingKind::kSwitch:
       return "`yes`, `no`";
     case SettingKind::kCount:
-      return "whole";
+      return "integer";
     case SettingKind::kPositive:
-      return "whole, at least 1";
+      return "integer, at least 1";
     case SettingKind::kAmount:
       return "number";
     case SettingKind::kSize:
@@ -44,16 +44,16 @@ std::string ValuesOf(const Setting& setting) {
       if (*setting.choices_elsewhere != '\0') return setting.choices_elsewhere;
       return absl::StrCat("`", absl::StrJoin(setting.choices, "`, `"), "`");
     case SettingKind::kList:
-      return "whole, joined by `+`";
+      return "integers joined by `+`";
     case SettingKind::kNode:
-      return "a node's name";
+      return "name of a node";
     case SettingKind::kText:
       return "any text";
   }
   return "";
 }
 
-// "12; 6: internevo, torchtune": what most frameworks have comes first.
+// Formats the default as "12; 6: internevo, torchtune", starting with the most common value.
 std::string DefaultOf(const Setting& setting) {
   if (setting.of_framework == nullptr) return setting.otherwise;
   std::map<std::string, std::vector<std::string>> by_value;
@@ -78,14 +78,15 @@ std::string SettingsPage() {
   for (const frameworks::FrameworkProfile& framework : frameworks::Frameworks()) {
     absl::StrAppend(&page, "| `", framework.name, "` | ", framework.label, " |\n");
   }
-  absl::StrAppend(&page, "\n## `model_config`\n\nA whole `config.json` has a `model_type`. Fields that may ",
-                  "differ: `", absl::StrJoin(ModelConfigFields(), "`, `"), "`.\n");
+  absl::StrAppend(&page,
+                  "\n## `model_config`\n\nA complete `config.json` contains a `model_type`. An object may ",
+                  "override these fields: `", absl::StrJoin(ModelConfigFields(), "`, `"), "`.\n");
   absl::string_view section;
   for (const Setting& setting : Settings()) {
     if (section != setting.section) {
       section = setting.section;
       absl::StrAppend(&page, "\n## `settings`: ", section,
-                      "\n\n| key | values | unless stated | meaning |\n|---|---|---|---|\n");
+                      "\n\n| key | values | default | meaning |\n|---|---|---|---|\n");
     }
     absl::StrAppend(&page, "| `", setting.name, "` | ", ValuesOf(setting), " | ", DefaultOf(setting), " | ",
                     setting.meaning, " |\n");

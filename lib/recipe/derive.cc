@@ -1,12 +1,22 @@
 #include "recipe/derive.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace trainctl::recipe {
 
 int64_t StepsForTokens(const Recipe& recipe, int64_t tokens) {
   const int64_t step_tokens = recipe.train.batch_sequences * recipe.data.seq_len;
   return tokens / step_tokens + (tokens % step_tokens != 0 ? 1 : 0);
+}
+
+int64_t StepsForEpochs(const Recipe& recipe, double epochs, int64_t epoch_tokens) {
+  // 0.07 has no exact binary form, and 0.07 epochs of 100 tokens are 7 tokens, not a little more.
+  constexpr double kRoundingError = 1e-15;
+  constexpr double kMostTokens = 9e18;  // fits int64_t; CheckRecipe refuses so long a run
+  const double tokens = epochs * static_cast<double>(epoch_tokens);
+  const double whole_tokens = std::ceil(tokens - tokens * kRoundingError);
+  return StepsForTokens(recipe, static_cast<int64_t>(std::min(whole_tokens, kMostTokens)));
 }
 
 void DeriveHoldout(Recipe& recipe) {

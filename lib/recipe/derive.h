@@ -1,4 +1,5 @@
-// Values that follow from others, in one place for loading, stored recipes and resuming. Pure.
+// Computes values that follow from other fields, in one place for loading a recipe, reading a stored one, and
+// resuming. Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,25 +12,31 @@
 
 namespace trainctl::recipe {
 
-// Steps that see at least `tokens` tokens. Requires a positive batch and seq_len.
+// Returns the smallest number of steps that trains on at least `tokens` tokens. The batch size and seq_len
+// must be positive.
 int64_t StepsForTokens(const Recipe& recipe, int64_t tokens);
+// Returns the smallest number of steps that trains on at least `epochs` * `epoch_tokens` tokens. The batch
+// size and seq_len must be positive.
+int64_t StepsForEpochs(const Recipe& recipe, double epochs, int64_t epoch_tokens);
 
-// Sets the derived share held out of every training source from the holdout of data.eval.
+// Sets the held-out share of each training source from the holdout settings of data.eval.
 void DeriveHoldout(Recipe& recipe);
 
-// Gives the fields of [optimizer] that are not stated ("optimizer.lr") the defaults of optimizer.name.
+// Sets each [optimizer] field to the default for optimizer.name, unless `is_stated` returns true for its full
+// name, such as "optimizer.lr".
 void ApplyOptimizerDefaults(Recipe& recipe, const std::function<bool(absl::string_view)>& is_stated);
 
-// Of what train.master_dtype asks for.
+// Returns the data type of the master weights (train.master_dtype).
 DType MasterType(const TrainConfig& train);
 
-// Its rate of each step.
+// Returns the learning rate schedule.
 optim::LrSchedule LearningRates(const Recipe& recipe);
 
-// What checkpoint.every_steps = "auto" stands for: a tenth of the run, at least 10 and at most 1000 steps.
+// Returns the value of checkpoint.every_steps = "auto": a tenth of the run, but at least 10 and at most 1000
+// steps.
 int64_t DefaultSaveInterval(const Recipe& recipe);
 
-// Gives checkpoint.every_steps = "auto" its value; it stays empty (off) when `every` is given.
+// Resolves checkpoint.every_steps = "auto". If checkpoint.every is set, the field stays empty (off).
 void ResolveCheckpoint(Recipe& recipe);
 
 }  // namespace trainctl::recipe

@@ -53,14 +53,15 @@ absl::StatusOr<std::vector<const Field*>> Find(absl::string_view key, bool& is_t
     if (!name.empty() && Leaf(field.name) == name) fields.push_back(&field);
   }
   if (!fields.empty()) return fields;
-  const absl::string_view foreign = OursFor(Leaf(name), ForeignKeys());
+  const std::string refusal =
+      absl::StrCat("recipes have no key ", QuoteToml(std::string(key.substr(0, kLongestKey))), "; ");
+  const ForeignWord* const foreign = FindForeign(name, ForeignKeys());
+  if (foreign != nullptr && foreign->advice[0] != '\0') return UsageError(refusal + foreign->advice);
   const std::vector<std::string> near =
-      foreign.empty() ? NearestNames(name, kNamesOffered) : std::vector<std::string>{std::string(foreign)};
-  const std::string shown(key.substr(0, kLongestKey));
-  return UsageError(
-      absl::StrCat("no key of a recipe is called ", QuoteToml(shown), "; ",
-                   near.empty() ? "docs/reference/recipe.md and `trainctl recipe schema` have all of them"
-                                : absl::StrCat("did you mean ", absl::StrJoin(near, ", "), "?")));
+      foreign == nullptr ? NearestNames(name, kNamesOffered) : std::vector<std::string>{foreign->ours};
+  return UsageError(absl::StrCat(
+      refusal, near.empty() ? "docs/reference/recipe.md and `trainctl recipe schema` list all keys"
+                            : absl::StrCat("did you mean ", absl::StrJoin(near, ", "), "?")));
 }
 
 std::vector<std::string> Excluded(const Field& field) {
@@ -81,9 +82,9 @@ std::string ResumeText(const Field& field) {
     case Resume::kIdentity:
       return "fixed for the whole run";
     case Resume::kBySet:
-      return "only `trainctl resume --set` may change it, which is recorded with the run";
+      return "only `trainctl resume --set` can change it, and the change is recorded with the run";
     case Resume::kFree:
-      return "`trainctl resume --set` may change it";
+      return "`trainctl resume --set` can change it";
   }
   return "";
 }
@@ -103,7 +104,7 @@ std::string ExplainField(const Field& field) {
 std::string ExplainTable(absl::string_view key, const std::vector<const Field*>& fields) {
   size_t width = 0;
   for (const Field* field : fields) width = std::max(width, field->name.size());
-  std::string text = absl::StrCat(key, " has\n");
+  std::string text = absl::StrCat(key, " has these keys:\n");
   for (const Field* field : fields) {
     const std::string pad(width - field->name.size(), ' ');
     absl::StrAppend(&text, "  ", field->name, pad, "  ", Meaning(*field), "\n");
@@ -127,7 +128,7 @@ std::string UnsupportedText(const Unsupported& unsupported) {
   const std::string value = unsupported.value == "*"    ? "Anything but the default"
                             : unsupported.value == ">1" ? "More than 1"
                                                         : absl::StrCat("`", unsupported.value, "`");
-  return absl::StrCat(value, " is an error for now: ", unsupported.why, ".");
+  return absl::StrCat(value, " is not supported yet: ", unsupported.why, ".");
 }
 
 absl::StatusOr<std::string> Explain(absl::string_view key) {

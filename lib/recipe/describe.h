@@ -1,5 +1,5 @@
-// One field of the schema in words: what the reference, the JSON Schema and `recipe explain` have in common.
-// Pure; thread safe.
+// Describes the schema's fields in words, for the reference page, the JSON Schema, and `recipe explain`.
+// Pure; thread-safe.
 #pragma once
 
 #include <string>
@@ -11,19 +11,21 @@
 
 namespace trainctl::recipe {
 
-// "required", "`100`", "none" or a rule.
+// Returns a field's default as text: "required", "`100`", "none", or a rule.
 std::string DefaultText(const Field& field);
-// "More than 1 is an error for now: ..."
+// Returns a sentence such as "More than 1 is not supported yet: ...".
 std::string UnsupportedText(const Unsupported& unsupported);
 
-// What is known of `key`: a field ("train.steps", also "data.train[0].files", "data.train.files" and a bare
-// "steps") or a table ("train", "data.train"), of which it lists the keys. Where several tables have a bare
-// key, all of them. UsageError with the nearest names for what is nothing of this.
+// Describes a field or a table. A field may be written as "train.steps", "data.train[0].files",
+// "data.train.files", or just "steps"; if several tables contain that last name, all of them are described.
+// For a table ("train", "data.train"), lists its keys. Returns UsageError with the closest names if `key` is
+// unknown.
 absl::StatusOr<std::string> Explain(absl::string_view key);
-// The same as one JSON object: {"schema": "trainctl.recipe-explain.v1", "key": ..., "fields": [...]}.
+// Like Explain, but returns a JSON object: {"schema": "trainctl.recipe-explain.v1", "key": ..., "fields":
+// [...]}.
 absl::StatusOr<std::string> ExplainJson(absl::string_view key);
 
-// At most `max_names` names of fields and tables that are near something typed wrong, the nearest first.
+// Returns up to `max_names` field and table names similar to the mistyped name, closest first.
 std::vector<std::string> NearestNames(absl::string_view typed, size_t max_names);
 
 }  // namespace trainctl::recipe

@@ -8,6 +8,10 @@ FixedFields::FixedFields(const LoadedRecipe& loaded, int64_t micro_batch, absl::
     : fixed_(loaded), written_(loaded.stated) {
   // Inputs that are turned into others at load.
   if (written_.erase("train.tokens") > 0) Decided({"train.steps"});
+  if (written_.contains("train.epochs") && loaded.recipe.train.steps > 0) {
+    written_.erase("train.epochs");
+    Decided({"train.steps"});
+  }
   written_.erase("train.batch_tokens");
   if (written_.erase("parallel.schedule_file") > 0) written_.insert("parallel.passes");
   Decided({"recipe_version", "data.seq_len", "train.batch_sequences"});

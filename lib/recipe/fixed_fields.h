@@ -1,4 +1,4 @@
-// A recipe in which a plan's decisions are written next to what its author stated: it plans to the same.
+// Writes a recipe that spells out a plan's decisions, so that planning it again yields the same plan.
 //
 //   FixedFields fixed(loaded, /*micro_batch=*/2, "bf16");
 //   fixed.recipe().parallel.zero_stage = 3;
@@ -18,13 +18,16 @@ namespace trainctl::recipe {
 
 class FixedFields {
  public:
+  // Starts from the fields that `loaded` states, with the planned micro-batch and precision.
   FixedFields(const LoadedRecipe& loaded, int64_t micro_batch, absl::string_view precision);
 
+  // The recipe to write. Set decided values here.
   Recipe& recipe() { return fixed_.recipe; }
 
-  // Fields that are written although the author left them open.
+  // Marks fields to be written even though the recipe's author left them open.
   void Decided(std::initializer_list<const char*> paths);
 
+  // Returns the stated and the decided fields as TOML.
   std::string ToToml() const;
 
  private:

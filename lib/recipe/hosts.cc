@@ -32,18 +32,18 @@ std::string WhyNoHost(absl::string_view host) {
   const absl::string_view machine = MachineOf(host);
   const bool has_user = machine.size() != host.size();
   const absl::string_view user = has_user ? host.substr(0, host.size() - machine.size() - 1) : "";
-  if (machine.empty() || (has_user && user.empty())) return "write \"name\" or \"user@name\"";
+  if (machine.empty() || (has_user && user.empty())) return "use \"name\" or \"user@name\"";
   if (machine.size() > cluster::kMaxHostName) {
-    return absl::StrCat("a name has at most ", cluster::kMaxHostName, " bytes");
+    return absl::StrCat("a name can be at most ", cluster::kMaxHostName, " bytes long");
   }
-  if (machine[0] == '-' || host[0] == '-') return "ssh would take it for an option";
+  if (machine[0] == '-' || host[0] == '-') return "ssh would treat it as an option";
   // One colon is no IPv6 address.
   if (std::count(machine.begin(), machine.end(), ':') == 1) {
-    return "a port goes into launch.ssh.options = [\"-p\", \"2222\"], the number of workers into "
+    return "set a port with launch.ssh.options = [\"-p\", \"2222\"] and the number of workers with "
            "cluster.devices_per_node";
   }
   if (!HasOnly(machine, ".-_:%") || !HasOnly(user, ".-_+@")) {
-    return "a name has letters, digits and . - _ only; write each machine out";
+    return "a name may contain only letters, digits and . - _ (list each machine separately)";
   }
   return "";
 }
@@ -51,7 +51,7 @@ std::string WhyNoHost(absl::string_view host) {
 absl::Status CheckHost(absl::string_view host, absl::string_view what) {
   const std::string why = WhyNoHost(host);
   if (why.empty()) return absl::OkStatus();
-  return UsageError(absl::StrCat(what, ": ", QuotedName(host), " cannot be the name of a machine: ", why));
+  return UsageError(absl::StrCat(what, ": ", QuotedName(host), " is not a valid machine name: ", why));
 }
 
 }  // namespace
@@ -63,8 +63,8 @@ absl::Status CheckHosts(const std::vector<std::string>& hosts, absl::string_view
     const auto [it, is_new] = seen.emplace(absl::AsciiStrToLower(MachineOf(host)), host);
     if (is_new) continue;
     const std::string first = it->second == host ? "" : absl::StrCat(" (as ", it->second, ")");
-    return UsageError(absl::StrCat(what, ": ", host, " is there twice", first,
-                                   "; cluster.devices_per_node says how many workers a machine has"));
+    return UsageError(absl::StrCat(what, ": ", host, " is listed twice", first,
+                                   "; set the number of workers per machine with cluster.devices_per_node"));
   }
   return absl::OkStatus();
 }
@@ -73,7 +73,7 @@ absl::Status CheckEnoughHosts(const std::vector<std::string>& hosts, int64_t nod
   const auto count = static_cast<int64_t>(hosts.size());
   if (count >= nodes) return absl::OkStatus();
   return UsageError(absl::StrCat(what, " has ", count, count == 1 ? " machine" : " machines",
-                                 " and cluster.nodes = ", nodes, "; name ", nodes - count, " more",
+                                 ", but cluster.nodes = ", nodes, "; list ", nodes - count, " more",
                                  count == 0 ? "" : absl::StrCat(", or set cluster.nodes = ", count)));
 }
 
@@ -86,18 +86,18 @@ absl::Status CheckSshOptions(const std::vector<std::string>& options) {
   };
   for (size_t i = 0; i < options.size(); ++i) {
     const std::string& option = options[i];
-    if (option == "--") return fail(option, "ends the options, which trainctl does itself; take it out");
+    if (option == "--") return fail(option, "ends the options, but trainctl adds it itself; remove it");
     if (option.size() < 2 || option[0] != '-') {
       return fail(option,
-                  "would be taken for the machine's name; options start with '-' and are followed by their "
-                  "value, such as [\"-p\", \"2222\"]");
+                  "would be treated as the machine's name; an option starts with '-' and is followed by its "
+                  "value, for example [\"-p\", \"2222\"]");
     }
     for (size_t j = 1; j < option.size(); ++j) {
       if (absl::StrContains(kNotOurs, option[j])) {
-        return fail(option, "does not go with a program that trainctl runs through ssh; take it out");
+        return fail(option, "cannot be used with a program that trainctl runs through ssh; remove it");
       }
       if (!absl::StrContains(kTakeValue, option[j])) continue;
-      if (j + 1 == option.size() && ++i == options.size()) return fail(option, "has no value after it");
+      if (j + 1 == option.size() && ++i == options.size()) return fail(option, "is not followed by a value");
       break;
     }
   }
@@ -114,10 +114,10 @@ absl::StatusOr<std::vector<std::string>> ParseHostsFile(absl::string_view text, 
     const std::vector<absl::string_view> words =
         absl::StrSplit(line, absl::ByAnyChar(" \t\v\f\r"), absl::SkipEmpty());
     if (words.size() > 1) {
-      return UsageError(absl::StrCat(where, ": ", QuotedName(words[1]), " after the name ",
-                                     QuotedName(words[0]),
-                                     "; a line is one name: cluster.devices_per_node says how many workers "
-                                     "each machine has"));
+      return UsageError(
+          absl::StrCat(where, ": unexpected ", QuotedName(words[1]), " after the name ", QuotedName(words[0]),
+                       "; put one name on each line. Set the number of workers per machine with "
+                       "cluster.devices_per_node"));
     }
     TRAINCTL_RETURN_IF_ERROR(CheckHost(line, where));
     if (hosts.size() >= static_cast<size_t>(cluster::kMaxHosts)) {
@@ -125,7 +125,7 @@ absl::StatusOr<std::vector<std::string>> ParseHostsFile(absl::string_view text, 
     }
     hosts.emplace_back(line);
   }
-  if (hosts.empty()) return UsageError(absl::StrCat(file, " names no machine; write one on each line"));
+  if (hosts.empty()) return UsageError(absl::StrCat(file, " lists no machines; add one per line"));
   TRAINCTL_RETURN_IF_ERROR(CheckHosts(hosts, file));
   return hosts;
 }

@@ -1,4 +1,4 @@
-// Collects what is wrong with a recipe, so that all of it is reported at once. Not thread safe.
+// Collects the mistakes in a recipe so that they can all be reported at once. Not thread-safe.
 #pragma once
 
 #include <set>
@@ -12,21 +12,22 @@ namespace trainctl::recipe {
 
 class Issues {
  public:
-  // `where` may be empty.
+  // Adds a mistake. `where` is its location and may be empty.
   void Add(absl::string_view where, absl::string_view message);
-  // A file that the recipe names is damaged, which is not a mistake in the recipe.
+  // Reports a damaged file that the recipe refers to, as opposed to a mistake in the recipe itself.
   void AddBadData(absl::string_view where, absl::string_view message);
-  // A message that already says where.
+  // Adds a message that already includes its location.
   void Add(const absl::Status& status) { Add("", status.message()); }
-  // The field at `path` was given but is unusable: checks that need it are skipped.
+  // Marks the field at `path` as set but unusable, so that checks that depend on it are skipped.
   void MarkBad(absl::string_view path) { bad_.insert(std::string(path)); }
   bool IsBad(absl::string_view path) const { return bad_.count(path) > 0; }
-  // Any field at or below `path`.
+  // Whether the field at `path`, or any field nested in it, is bad.
   bool IsBadBelow(absl::string_view path) const;
 
   bool empty() const { return messages_.empty(); }
   const std::vector<std::string>& messages() const { return messages_; }
-  // OK when empty; else one UsageError, a line for each. BadDataError if only AddBadData was called.
+  // Returns OK if there are no issues. Otherwise returns a UsageError with one line per message, or a
+  // BadDataError if every message was added with AddBadData.
   absl::Status ToStatus(absl::string_view what) const;
 
  private:

@@ -139,7 +139,7 @@ std::string Description(const Field& field) {
   for (const Unsupported& unsupported : field.unsupported) {
     absl::StrAppend(&text, "\n\n", UnsupportedText(unsupported));
   }
-  if (field.resume != Resume::kIdentity) absl::StrAppend(&text, "\n\n`trainctl resume --set` may change it.");
+  if (field.resume != Resume::kIdentity) absl::StrAppend(&text, "\n\n`trainctl resume --set` can change it.");
   return text;
 }
 
@@ -201,14 +201,15 @@ void AddExclusions(Json& root) {
 
 std::string JsonSchema() {
   Json root = {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
-               {"title", "A recipe of trainctl"},
+               {"title", "trainctl recipe"},
                {"description",
-                "What is trained, on what, how and how long. `trainctl recipe explain KEY` tells the same."}};
+                "What to train, on which data and machines, how, and for how long. `trainctl recipe explain "
+                "KEY` prints the same descriptions."}};
   root.update(Table());
   const Json path = {{"type", "string"}, {"minLength", 1}};
   root["properties"]["extends"] = {
       {"description",
-       "A recipe, or a list of them, that this one changes; relative to the file that states it."},
+       "The recipe or list of recipes on which this one builds. Paths are relative to this file."},
       {"anyOf", {path, {{"type", "array"}, {"items", path}, {"minItems", 1}}}}};
   for (const Field& field : GetSchema().fields()) {
     std::string leaf;

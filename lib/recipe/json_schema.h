@@ -1,9 +1,10 @@
-// The recipe's schema for editors and other tools: JSON Schema, draft 2020-12, derived from the table of
-// schema_fields.cc alone. Pure; thread safe.
+// Generates the recipe's JSON Schema (draft 2020-12) from schema_fields.cc, for editors and other tools.
+// Pure; thread-safe.
 //
-// It has every key of one recipe file with its type, range, default and meaning, and no others. What needs a
-// second file or a look at the machine is not in it: a file that extends another one may leave out what that
-// one has, and the ranges of sizes and durations are told in words.
+// The schema lists every key that a recipe file may contain, with its type, range, default, and meaning; it
+// rejects all other keys. It does not cover rules that depend on the machine or on a second file. For
+// example, fields that may be set in an extended file are not marked as required. The ranges of sizes and
+// durations are given only in words.
 #pragma once
 
 #include <string>

@@ -11,9 +11,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "base/folder_paths.h"
 #include "base/status.h"
 #include "recipe/foreign_words.h"
 #include "recipe/toml_reader.h"
+#include "recipe/url.h"
 #include "recipe/values.h"
 
 namespace trainctl::recipe {
@@ -90,12 +92,29 @@ absl::StatusOr<SetPath> ParseSetPath(absl::string_view path) {
   uint32_t index = 0;
   if (digits.empty() || digits.find_first_not_of("0123456789") != absl::string_view::npos ||
       !absl::SimpleAtoi(digits, &index)) {
-    return UsageError(absl::StrCat("\"", path, "\" has no index such as [0]"));
+    return UsageError(absl::StrCat("\"", path, "\" needs an index such as [0]"));
   }
   result.index = index;
   result.has_index = true;
   result.name = absl::StrCat(path.substr(0, open), "[]", path.substr(close + 1));
   return result;
+}
+
+// The value of a --set. Text needs no quotes; what is not TOML ("8M", "30m", "auto") is a string that the
+// type judges.
+absl::StatusOr<RawValue> ReadSetValue(const std::string& value, bool is_text, bool is_table,
+                                      const std::string& where) {
+  const bool is_quoted = absl::StartsWith(value, "\"") || absl::StartsWith(value, "'");
+  if (is_quoted || !is_text || (is_table && absl::StartsWith(value, "{"))) {
+    absl::StatusOr<RawValue> toml = ParseTomlValue(value, where);
+    const bool must_parse = is_quoted || absl::StartsWith(value, "[") || absl::StartsWith(value, "{");
+    if (toml.ok() || must_parse) return toml;
+  }
+  RawValue raw;
+  raw.type = RawValue::Type::kString;
+  raw.string_value = value;
+  raw.where = where;
+  return raw;
 }
 
 constexpr char kDevice[] = "cluster.device";
@@ -134,7 +153,7 @@ bool Draft::CheckVersion(const RawValue& table) {
     if (item.int_value <= kRecipeVersion) continue;
     // Other errors would only be about keys that the newer version knows.
     issues_.Add(item.where,
-                absl::StrCat("recipe_version ", item.int_value, " is newer than this program knows (",
+                absl::StrCat("recipe_version ", item.int_value, " is newer than this program supports (",
                              kRecipeVersion, "); use a newer trainctl"));
     return false;
   }
@@ -166,7 +185,7 @@ void Draft::AddExtends(const std::string& path, const RawValue& table) {
     const std::string base_path = Sibling(path, *expanded);
     const std::string absolute = AbsolutePath(base_path, access_.working_dir);
     if (std::find(reading_.begin(), reading_.end(), absolute) != reading_.end()) {
-      issues_.Add(item.where, absl::StrCat("extends ", base_path, ", which extends this file in turn"));
+      issues_.Add(item.where, absl::StrCat("extends ", base_path, ", which in turn extends this file"));
       has_unread_file_ = true;
     } else if (++num_files_ > kMaxFiles) {
       issues_.Add(item.where, absl::StrCat("extends more than ", kMaxFiles, " files"));
@@ -244,18 +263,19 @@ void Draft::WalkMap(const Field& field, const RawValue& item) {
 
 void Draft::Unknown(const RawValue& item, const std::string& name, const std::string& path) {
   const size_t dot = name.rfind('.');
-  const absl::string_view foreign =
-      OursFor(dot == std::string::npos ? name : name.substr(dot + 1), ForeignKeys());
-  const std::string near = foreign.empty() ? NearestName(name) : std::string(foreign);
+  const ForeignWord* const foreign = FindForeign(name, ForeignKeys());
+  const std::string near = foreign == nullptr ? NearestName(name) : foreign->ours;
   const std::string table = dot == std::string::npos ? "" : name.substr(0, dot);
   const Field* field = GetSchema().Find(table);
   std::string hint;
   const bool is_value = item.type != RawValue::Type::kTable && item.type != RawValue::Type::kList;
   if (!near.empty() && is_value && GetSchema().Find(near) == nullptr) {
-    hint = absl::StrCat(near, " is a table and takes no value; it has ", KeysOf(near));
+    hint = absl::StrCat(near, " is a table and cannot have a value; its keys are ", KeysOf(near));
   } else if (!near.empty()) {
     hint = absl::StrCat("did you mean ", WithIndexOf(path, near), "?");
     issues_.MarkBad(near);
+  } else if (foreign != nullptr) {
+    hint = foreign->advice;
   } else if (field != nullptr) {
     hint = absl::StrCat(table, " is ", Describe(*field));
   } else {
@@ -330,7 +350,7 @@ void Draft::ClearExcluded(const Field& field, size_t index, const std::string& p
     const auto stated = this_layer_.find(other_path);
     if (stated != this_layer_.end()) {
       issues_.Add(where, absl::StrCat(path, " and ", other_path, " (", stated->second,
-                                      ") exclude each other; give one of them"));
+                                      ") exclude each other; set only one of them"));
       issues_.MarkBad(path);
       issues_.MarkBad(other_path);
     }
@@ -344,18 +364,28 @@ void Draft::Erase(absl::string_view prefix) {
 }
 
 absl::StatusOr<Value> Draft::ResolvePaths(const Field& field, Value value) const {
-  if (field.kind != Kind::kPath && field.kind != Kind::kGlobList) return value;
   const std::string& folder = field.from_working_dir ? access_.working_dir : base_dir_;
+  if (field.is_command) {
+    auto& command = std::get<std::vector<std::string>>(value);
+    if (!command.empty() && absl::StrContains(command[0], '/')) command[0] = AbsolutePath(command[0], folder);
+    return value;
+  }
+  if (field.kind != Kind::kPath && field.kind != Kind::kGlobList) return value;
   if (auto* path = std::get_if<std::string>(&value)) {
     const bool is_word = std::count(field.keywords.begin(), field.keywords.end(), *path) > 0;
-    if (is_word) return value;
+    if (is_word || !absl::EndsWith(*path, field.path_suffix)) return value;
     TRAINCTL_ASSIGN_OR_RETURN(const std::string expanded, ExpandVariables(*path, access_.environment));
     TRAINCTL_RETURN_IF_ERROR(RefuseUrl(expanded));
     *path = AbsolutePath(expanded, folder);
   } else if (auto* paths = std::get_if<std::vector<std::string>>(&value)) {
+    // Only the recipe's own text is a pattern. A value with "[" or "*" in it is the name of a folder or file.
+    const Environment literal = [this](const std::string& name) {
+      const std::optional<std::string> text = access_.environment(name);
+      return text.has_value() ? std::optional<std::string>(LiteralPattern(*text)) : text;
+    };
     for (std::string& pattern : *paths) {
-      TRAINCTL_ASSIGN_OR_RETURN(const std::string expanded, ExpandVariables(pattern, access_.environment));
-      TRAINCTL_RETURN_IF_ERROR(RefuseUrl(expanded));
+      TRAINCTL_ASSIGN_OR_RETURN(const std::string expanded, ExpandVariables(pattern, literal));
+      TRAINCTL_RETURN_IF_ERROR(RefuseUrl(TextOfPattern(expanded)));
       pattern = AbsolutePattern(expanded, folder);
     }
   }
@@ -385,7 +415,7 @@ void Draft::AddSet(const std::string& text) {
     return;
   }
   if (path == "recipe_version" || path == "extends") {
-    issues_.Add(where, absl::StrCat(path, " belongs in a file"));
+    issues_.Add(where, absl::StrCat(path, " can be set only in a file"));
     return;
   }
   const Schema& schema = GetSchema();
@@ -404,53 +434,45 @@ void Draft::AddSet(const std::string& text) {
     }
   }
   const bool is_known = field != nullptr || schema.IsTable(parsed->name) || schema.IsList(parsed->name);
-  if (value == "default" && is_known) {
-    entries_.erase(path);
-    this_layer_.erase(path);
-    taken_back_.insert(path);
-    Erase(absl::StrCat(path, "."));
-    if (schema.IsList(path)) {
-      Erase(absl::StrCat(path, "["));
-      lists_.erase(path);
-    }
-    return;
-  }
-  RawValue raw;
+  if (value == "default" && is_known) return TakeBack(path);
   const bool is_text =
       !map_key.empty() || (field != nullptr && (field->kind == Kind::kString || field->kind == Kind::kPath));
-  const bool is_quoted = absl::StartsWith(value, "\"") || absl::StartsWith(value, "'");
-  // Text needs no quotes; what is not TOML ("8M", "30m", "auto") is a string that the type judges.
-  const bool is_table = schema.IsTable(parsed->name) && absl::StartsWith(value, "{");
-  if (is_quoted || is_table || !is_text) {
-    absl::StatusOr<RawValue> toml = ParseTomlValue(value, where);
-    const bool must_parse = is_quoted || absl::StartsWith(value, "[") || absl::StartsWith(value, "{");
-    if (toml.ok()) {
-      raw = *std::move(toml);
-    } else if (must_parse) {
-      issues_.Add(toml.status());
-      issues_.MarkBad(path);
-      return;
-    }
-  }
-  if (raw.where.empty()) {
-    raw.type = RawValue::Type::kString;
-    raw.string_value = value;
-    raw.where = where;
+  absl::StatusOr<RawValue> raw = ReadSetValue(value, is_text, schema.IsTable(parsed->name), where);
+  if (!raw.ok()) {
+    issues_.Add(raw.status());
+    issues_.MarkBad(path);
+    return;
   }
   if (!map_key.empty()) {
     RawValue table;
     table.where = where;
     table.keys = {map_key};
-    table.items = {std::move(raw)};
+    table.items = {*std::move(raw)};
     WalkMap(*field, table);
     return;
   }
-  WalkItem(raw, parsed->name, path, parsed->index);
+  WalkItem(*raw, parsed->name, path, parsed->index);
+}
+
+void Draft::TakeBack(const std::string& path) {
+  entries_.erase(path);
+  this_layer_.erase(path);
+  taken_back_.insert(path);
+  Erase(absl::StrCat(path, "."));
+  if (GetSchema().IsList(path)) {
+    Erase(absl::StrCat(path, "["));
+    lists_.erase(path);
+  }
 }
 
 const Entry* Draft::Find(absl::string_view path) const {
   const auto it = entries_.find(std::string(path));
   return it == entries_.end() ? nullptr : &it->second;
+}
+
+std::string Draft::OriginOf(absl::string_view path, absl::string_view otherwise) const {
+  const Entry* entry = Find(path);
+  return entry == nullptr ? std::string(otherwise) : entry->origin;
 }
 
 size_t Draft::ListSize(absl::string_view list) const {

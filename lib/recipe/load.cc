@@ -1,25 +1,22 @@
 #include "recipe/load.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <system_error>
+#include <initializer_list>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "base/files.h"
-#include "base/lfs_pointer.h"
-#include "base/shell_quote.h"
+#include "base/folder_paths.h"
 #include "base/status.h"
 #include "cluster/catalogue.h"
 #include "layout/layout.h"
-#include "model/config_json.h"
 #include "recipe/checks.h"
 #include "recipe/derive.h"
+#include "recipe/epochs.h"
 #include "recipe/hosts.h"
+#include "recipe/layers.h"
+#include "recipe/model_folder.h"
+#include "recipe/notes.h"
+#include "recipe/resolve_model.h"
 #include "recipe/schedule_file.h"
 #include "recipe/toml_reader.h"
 #include "recipe/values.h"
@@ -28,7 +25,6 @@ namespace trainctl::recipe {
 namespace {
 
 constexpr int64_t kDefaultBatchTokens = 262144;
-constexpr int64_t kMaxConfigBytes = 16 << 20;
 
 // Turns merged entries into a Recipe: what a field stands for, not whether the fields agree.
 class Resolver {
@@ -46,7 +42,7 @@ class Resolver {
 
   LoadedRecipe Run() {
     ResizeLists();
-    ResolveModel();
+    base_origin_ = ResolveModel(draft_, access_, what_, issues_, loaded_);
     ApplyEntries();
     ApplyOptimizerDefaults(recipe(), [&](absl::string_view path) { return draft_.Find(path) != nullptr; });
     CheckWeights();
@@ -56,8 +52,8 @@ class Resolver {
     CheckHostsFile();
     ResolveScheduleFile();
     ResolveSources();
-    ResolveBatchAndLength();
-    ResolveCheckpoint(recipe());
+    ResolveBatch();
+    ResolveSteps();
     FillOrigins();
     return std::move(loaded_);
   }
@@ -65,122 +61,17 @@ class Resolver {
  private:
   Recipe& recipe() { return loaded_.recipe; }
 
-  std::string Where(absl::string_view path) const {
-    const Entry* entry = draft_.Find(path);
-    return entry == nullptr ? std::string(what_) : entry->origin;
+  std::string Where(absl::string_view path) const { return draft_.OriginOf(path, what_); }
+
+  bool IsAnyBad(std::initializer_list<absl::string_view> paths) const {
+    return std::any_of(paths.begin(), paths.end(),
+                       [&](absl::string_view path) { return issues_.IsBad(path); });
   }
 
   void ResizeLists() {
     for (const char* list : {"data.train", "data.eval"}) {
       Schema::ResizeList(recipe(), list, draft_.ListSize(list));
     }
-  }
-
-  const std::string* Text(absl::string_view path) const {
-    const Entry* entry = draft_.Find(path);
-    return entry == nullptr ? nullptr : std::get_if<std::string>(&entry->value);
-  }
-
-  // The spec of the preset or folder; the dimensions beside it are applied on top.
-  void ResolveModel() {
-    model::ModelSpec& spec = recipe().model.spec;
-    if (const std::string* preset = Text("model.preset")) {
-      SetBase("model.preset", model::Preset(*preset));
-    } else if (const std::string* folder = Text("model.from")) {
-      const std::string config = absl::StrCat(*folder, "/config.json");
-      const absl::StatusOr<std::string> text = access_.read_file(config);
-      const absl::Status pointer = text.ok() ? RefuseLfsPointer(*text, config) : absl::OkStatus();
-      if (!pointer.ok()) {
-        issues_.AddBadData(Where("model.from"), absl::StrCat("model.from: ", pointer.message()));
-        issues_.MarkBad("model.spec");
-        return;
-      }
-      SetBase("model.from", text.ok() ? ReadModel(*text, config) : SayingHowToFetch(*folder, text.status()));
-    } else if (issues_.IsBad("model.family")) {
-      issues_.MarkBad("model.spec");
-    } else if (Text("model.family") != nullptr) {
-      for (const char* name : {"layers", "hidden", "heads", "ffn", "vocab"}) {
-        const std::string path = absl::StrCat("model.", name);
-        if (draft_.Find(path) != nullptr || issues_.IsBad(path)) continue;
-        issues_.Add(Where("model.family"),
-                    absl::StrCat(path, " is missing; model.family has no sizes of its own"));
-        issues_.MarkBad(path);
-      }
-    } else {
-      if (!issues_.IsBad("model.preset") && !issues_.IsBad("model.from") && !issues_.IsBad("model.family") &&
-          !issues_.IsBad("model")) {
-        issues_.Add(what_, absl::StrCat("the model is missing: give model.preset (", PresetList(),
-                                        "), model.from (a Hugging Face folder) or model.family"));
-      }
-      issues_.MarkBad("model.spec");
-    }
-    const model::ModelSpec base = spec;
-    for (const auto& [path, entry] : draft_.entries()) {
-      if (absl::StartsWith(path, "model.") && entry.field->set) entry.field->set(recipe(), 0, entry.value);
-    }
-    DeriveHeads(base, spec);
-  }
-
-  // A what-if takes every model that can be described, the trainer what it runs exactly.
-  absl::StatusOr<model::ModelSpec> ReadModel(absl::string_view config_json, absl::string_view what) const {
-    TRAINCTL_ASSIGN_OR_RETURN(const model::ConfigModel model, model::ReadConfigJson(config_json, what));
-    if (is_what_if_) return model.spec;
-    absl::StatusOr<model::ModelSpec> trained = model::FromHuggingFaceConfig(config_json, what);
-    if (trained.ok()) return trained;
-    return absl::Status(trained.status().code(),
-                        absl::StrCat(trained.status().message(), WhatElseOf(model.spec, trained.status())));
-  }
-
-  // "Qwen/Qwen2.5-0.5B" is how the Hub names a model, and not a folder here.
-  absl::Status SayingHowToFetch(const std::string& folder, const absl::Status& status) const {
-    if (!absl::StartsWith(folder, access_.working_dir + "/") || access_.is_folder(folder)) return status;
-    const std::string name = folder.substr(access_.working_dir.size() + 1);
-    if (std::count(name.begin(), name.end(), '/') != 1 || absl::StartsWith(name, ".")) return status;
-    const std::string quoted = ShellQuote(name);
-    return absl::Status(
-        status.code(),
-        absl::StrCat(status.message(), "; to fetch this model from the Hugging Face Hub: hf download ",
-                     quoted, " --local-dir ", quoted));
-  }
-
-  static std::string PresetList() {
-    const std::vector<std::string> names = model::PresetNames();
-    return absl::StrJoin(names, ", ");
-  }
-
-  void SetBase(absl::string_view path, const absl::StatusOr<model::ModelSpec>& base) {
-    if (base.ok()) {
-      recipe().model.spec = *base;
-      base_origin_ = absl::StrCat(Where(path), " (", path, ")");
-      return;
-    }
-    const absl::string_view message = base.status().message();
-    const std::string text =
-        absl::StartsWith(message, path) ? std::string(message) : absl::StrCat(path, ": ", message);
-    issues_.Add(Where(path), text);
-    issues_.MarkBad("model.spec");
-  }
-
-  // Head sizes follow hidden and heads unless they are stated or were the base's own choice.
-  void DeriveHeads(const model::ModelSpec& base, model::ModelSpec& spec) {
-    const bool has_heads = draft_.Find("model.heads") != nullptr;
-    const bool has_hidden = draft_.Find("model.hidden") != nullptr;
-    if (draft_.Find("model.kv_heads") == nullptr && has_heads && base.kv_heads == base.heads) {
-      spec.kv_heads = spec.heads;
-      loaded_.origin["model.kv_heads"] = absl::StrCat(Where("model.heads"), " (= model.heads)");
-    }
-    const bool own_size = base.head_dim * base.heads != base.hidden || base.latent.has_value();
-    if (draft_.Find("model.head_dim") != nullptr || own_size || (!has_heads && !has_hidden)) return;
-    if (spec.heads <= 0 || spec.hidden <= 0) return;
-    const std::string where = Where(has_hidden ? "model.hidden" : "model.heads");
-    if (spec.hidden % spec.heads != 0) {
-      issues_.Add(where, absl::StrCat("model.hidden (", spec.hidden, ") is not a multiple of model.heads (",
-                                      spec.heads, "); change one of them or give model.head_dim"));
-      issues_.MarkBad("model.spec");
-      return;
-    }
-    spec.head_dim = spec.hidden / spec.heads;
-    loaded_.origin["model.head_dim"] = absl::StrCat(where, " (model.hidden / model.heads)");
   }
 
   void ApplyEntries() {
@@ -201,21 +92,17 @@ class Resolver {
     const std::string& weights = recipe().model.weights;
     if (draft_.Find("model.weights") == nullptr || weights == "random" || weights == "from") return;
     if (access_.is_folder(weights)) return;
-    missing_.Add(Where("model.weights"),
-                 absl::StrCat("model.weights: there is no checkpoint folder ", weights));
+    missing_.Add(Where("model.weights"), absl::StrCat("model.weights: no such checkpoint folder: ", weights));
   }
 
   // Pretrained weights are fed with the ids that they know.
   void ResolveTokenizer() {
     const ModelConfig& model = recipe().model;
     if (draft_.Find("data.tokenizer") != nullptr || model.weights != "from" || model.from.empty()) return;
-    for (const char* name : {"/tokenizer.json", "/tokenizer.model"}) {
-      const std::string path = model.from + name;
-      if (!access_.is_file || !access_.is_file(path)) continue;
-      recipe().data.tokenizer = path;
-      loaded_.origin["data.tokenizer"] = absl::StrCat(Where("model.from"), " (model.from)");
-      return;
-    }
+    const std::string file = TokenizerOfFolder(model.from, access_);
+    if (file.empty()) return;
+    recipe().data.tokenizer = file;
+    loaded_.origin["data.tokenizer"] = absl::StrCat(Where("model.from"), " (model.from)");
   }
 
   // An accelerator of the catalogue comes in nodes.
@@ -234,7 +121,7 @@ class Resolver {
     }
     cluster.devices_per_node = node->gpus;
     loaded_.origin["cluster.devices_per_node"] =
-        absl::StrCat(Where("cluster.device"), " (as many as ", node->name, " has)");
+        absl::StrCat(Where("cluster.device"), " (the number that ", node->name, " contains)");
   }
 
   // The default is relative too.
@@ -273,7 +160,7 @@ class Resolver {
   void ResolveSources() {
     DataConfig& data = recipe().data;
     if (data.train.empty() && !issues_.IsBadBelow("data.train")) {
-      missing_.Add(what_, "the data is missing: give at least one [[data.train]] with files");
+      missing_.Add(what_, "no training data; add at least one [[data.train]] entry with `files`");
       issues_.MarkBad("data.train");
     }
     for (size_t i = 0; i < data.train.size(); ++i) ResolveSource("data.train", "train", i, data.train[i]);
@@ -297,7 +184,7 @@ class Resolver {
 
   std::vector<std::string> Expand(const std::string& path, const std::vector<std::string>& patterns) {
     std::vector<std::pair<std::string, std::string>> found;  // file, pattern
-    if (patterns.empty()) issues_.Add(Where(path), absl::StrCat(path, ": may not be empty"));
+    if (patterns.empty()) issues_.Add(Where(path), absl::StrCat(path, ": must not be empty"));
     for (const std::string& pattern : patterns) {
       const absl::StatusOr<std::vector<std::string>> files = access_.expand_glob(pattern);
       if (!files.ok()) {
@@ -336,11 +223,11 @@ class Resolver {
     return sequences;
   }
 
-  void ResolveBatchAndLength() {
+  void ResolveBatch() {
     TrainConfig& train = recipe().train;
     const int64_t seq_len = recipe().data.seq_len;
-    const bool bad_seq_len = issues_.IsBad("data.seq_len");
-    if (const Entry* tokens = draft_.Find("train.batch_tokens"); tokens != nullptr && !bad_seq_len) {
+    const Entry* tokens = draft_.Find("train.batch_tokens");
+    if (tokens != nullptr && !issues_.IsBad("data.seq_len")) {
       const int64_t batch_tokens = std::get<int64_t>(tokens->value);
       if (batch_tokens % seq_len != 0) {
         const int64_t unit = seq_len * SequencesOfAllWorkers();
@@ -357,14 +244,22 @@ class Resolver {
     } else if (draft_.Find("train.batch_sequences") == nullptr) {
       train.batch_sequences = std::max<int64_t>(1, kDefaultBatchTokens / seq_len);
     }
-    const bool bad_batch = issues_.IsBad("train.batch_tokens") || issues_.IsBad("train.batch_sequences");
+  }
+
+  void ResolveSteps() {
+    TrainConfig& train = recipe().train;
     if (const Entry* tokens = draft_.Find("train.tokens"); tokens != nullptr) {
       train.steps = StepsForTokens(recipe(), std::get<int64_t>(tokens->value));
       loaded_.origin["train.steps"] = absl::StrCat(tokens->origin, " (train.tokens)");
-      if (bad_seq_len || bad_batch) issues_.MarkBad("train.steps");
+      if (IsAnyBad({"data.seq_len", "train.batch_tokens", "train.batch_sequences"})) {
+        issues_.MarkBad("train.steps");
+      }
+    } else if (const Entry* epochs = draft_.Find("train.epochs"); epochs != nullptr) {
+      loaded_.origin["train.steps"] = absl::StrCat(epochs->origin, " (train.epochs)");
+      issues_.MarkBad("train.steps");  // until ResolveLength
     } else if (draft_.Find("train.steps") == nullptr) {
-      if (!issues_.IsBad("train.steps") && !issues_.IsBad("train.tokens") && !issues_.IsBad("train")) {
-        missing_.Add(what_, "the length of the run is missing: give train.steps or train.tokens");
+      if (!IsAnyBad({"train.steps", "train.tokens", "train.epochs", "train"})) {
+        missing_.Add(what_, "the run has no length; set train.steps, train.tokens or train.epochs");
       }
       issues_.MarkBad("train.steps");
     }
@@ -393,7 +288,7 @@ class Resolver {
   Issues& missing_;
   bool is_what_if_;
   LoadedRecipe loaded_;
-  std::string base_origin_ = "default";
+  std::string base_origin_;  // where the dimensions come from that no layer sets
 };
 
 // What "auto" has found are devices of this machine, so a run here has no more than the environment shows.
@@ -404,8 +299,31 @@ void CheckFoundDevices(const Draft& draft, const Recipe& recipe, Issues& issues)
   if (!found.has_value() || found->hidden.empty() || found->device == "cpu" || stated == nullptr) return;
   if (recipe.cluster.devices_per_node <= found->devices_per_node) return;
   if (recipe.launch.backend != "local" || recipe.cluster.nodes > 1) return;
-  issues.Add(stated->origin, absl::StrCat(kPath, " = ", recipe.cluster.devices_per_node, ": ", found->hidden,
-                                          ". Each worker needs its own GPU: lower it, or make more visible"));
+  issues.Add(stated->origin,
+             absl::StrCat(kPath, " = ", recipe.cluster.devices_per_node, ": ", found->hidden,
+                          ". Each worker needs its own GPU; lower the number, or make more GPUs visible"));
+}
+
+// Sets the length of the run from train.epochs, and checks the fields that depend on it.
+absl::Status ResolveLength(const Access& access, absl::string_view what, LoadedRecipe& loaded) {
+  Recipe& recipe = loaded.recipe;
+  if (!recipe.train.epochs.has_value()) return absl::OkStatus();
+  const std::string origin = loaded.origin.at("train.epochs");
+  if (loaded.purpose == Purpose::kWhatIf) {
+    loaded.notes.push_back(absl::StrCat(origin,
+                                        ": train.epochs: estimates of other trainers read no data, so the "
+                                        "length of the run is unknown; set train.steps or train.tokens"));
+    return absl::OkStatus();
+  }
+  absl::Status status = Annotate(ResolveEpochs(access, recipe), origin);
+  if (!status.ok() && loaded.purpose == Purpose::kPlan) {
+    loaded.unknown_length = std::move(status);
+    return absl::OkStatus();
+  }
+  TRAINCTL_RETURN_IF_ERROR(status);
+  Issues issues, lacks;
+  CheckRecipe(recipe, loaded.origin, issues, lacks, loaded.purpose);
+  return issues.ToStatus(what);
 }
 
 absl::StatusOr<LoadedRecipe> Finish(const Draft& draft, const Access& access, absl::string_view what,
@@ -416,8 +334,11 @@ absl::StatusOr<LoadedRecipe> Finish(const Draft& draft, const Access& access, ab
   CheckRecipe(loaded.recipe, loaded.origin, issues, missing, purpose);
   CheckFoundDevices(draft, loaded.recipe, issues);
   TRAINCTL_RETURN_IF_ERROR(issues.ToStatus(what));
+  TRAINCTL_RETURN_IF_ERROR(ResolveLength(access, what, loaded));
+  ResolveCheckpoint(loaded.recipe);
   if (purpose == Purpose::kPlan) loaded.missing = lacks.messages();
-  loaded.notes = FindNotes(loaded.recipe, loaded.origin);
+  const std::vector<std::string> notes = FindNotes(loaded.recipe, loaded.origin);
+  loaded.notes.insert(loaded.notes.end(), notes.begin(), notes.end());
   if (draft.found_device().has_value()) {
     const FoundDevice& found = *draft.found_device();
     loaded.notes.insert(loaded.notes.begin(), absl::StrCat("cluster.device = auto: ",
@@ -431,42 +352,7 @@ bool IsOurs(const Draft& draft) {
   return framework == nullptr || framework->value == Value(PlanConfig().framework);
 }
 
-// A name that is wrong is the caller's mistake; a file that cannot be read is the machine's.
-absl::StatusOr<std::string> ReadNamedFile(const std::string& path) {
-  std::error_code error;
-  const std::filesystem::file_status status = std::filesystem::status(path, error);
-  if (status.type() == std::filesystem::file_type::not_found) {
-    return UsageError(absl::StrCat("there is no file ", path));
-  }
-  if (std::filesystem::is_directory(status))
-    return UsageError(absl::StrCat(path, " is a folder, not a file"));
-  absl::StatusOr<std::string> text = ReadFile(path, kMaxConfigBytes);
-  if (ExitCodeFor(text.status()) == ExitCode::kBadData) return UsageError(text.status().message());
-  return text;
-}
-
 }  // namespace
-
-Access RealAccess() {
-  Access access;
-  std::error_code error;
-  access.working_dir = std::filesystem::current_path(error).string();
-  access.environment = [](const std::string& name) -> std::optional<std::string> {
-    const char* value = std::getenv(name.c_str());
-    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-  };
-  access.read_file = ReadNamedFile;
-  access.expand_glob = ExpandGlob;
-  access.is_folder = [](const std::string& path) {
-    std::error_code ignored;
-    return std::filesystem::is_directory(path, ignored);
-  };
-  access.is_file = [](const std::string& path) {
-    std::error_code ignored;
-    return std::filesystem::is_regular_file(path, ignored);
-  };
-  return access;
-}
 
 absl::StatusOr<LoadedRecipe> LoadRecipe(const std::string& path, absl::Span<const std::string> sets,
                                         const Access& access, Purpose purpose) {
@@ -484,7 +370,8 @@ absl::StatusOr<LoadedRecipe> LoadRecipeText(absl::string_view text, const std::s
   draft.ResolveDevice();
   if (purpose == Purpose::kWhatIf && IsOurs(draft)) purpose = Purpose::kPlan;
   if (draft.is_empty() && !draft.has_unread_file() && sets.empty()) {
-    return UsageError(absl::StrCat(path, " is empty; a recipe has at least a model, data and train.steps"));
+    return UsageError(
+        absl::StrCat(path, " is empty; a recipe must specify at least a model, data and train.steps"));
   }
   // Without the values of a file that could not be read every check would complain about them.
   if (draft.has_unread_file()) return issues.ToStatus(path);

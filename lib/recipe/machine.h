@@ -1,4 +1,4 @@
-// The machine that a recipe speaks of. Pure; thread safe.
+// Looks up the machine described by a recipe. Pure; thread-safe.
 #pragma once
 
 #include <memory>
@@ -10,11 +10,12 @@
 
 namespace trainctl::recipe {
 
-// Of a device that the catalogue names. UsageError: an unknown device or node (a loaded recipe has neither).
+// Returns the catalogue's machine for the cluster's device. Returns UsageError if the device or node type is
+// unknown, which cannot happen for a loaded recipe.
 absl::StatusOr<std::shared_ptr<const cluster::Machine>> MachineOf(const ClusterConfig& cluster);
 
-// The same; with cluster.device = "cuda" of the device that `host` has. Null: the catalogue does not know
-// that one.
+// Like MachineOf, but takes cluster.device = "cuda" to mean the device of `host`. Returns null if that device
+// is not in the catalogue.
 absl::StatusOr<std::shared_ptr<const cluster::Machine>> MachineFor(ClusterConfig cluster,
                                                                    const cluster::Host& host);
 

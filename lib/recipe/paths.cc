@@ -7,11 +7,10 @@
 #include <set>
 #include <system_error>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "base/shell_quote.h"
+#include "base/folder_paths.h"
 #include "base/status.h"
 
 namespace trainctl::recipe {
@@ -19,16 +18,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kMaxFiles = 1'000'000;
-
-// Without the backslashes that make characters literal.
-std::string Literal(absl::string_view pattern) {
-  std::string text;
-  for (size_t i = 0; i < pattern.size(); ++i) {
-    if (pattern[i] == '\\' && i + 1 < pattern.size()) ++i;
-    text += pattern[i];
-  }
-  return text;
-}
 
 // Walks the components of one pattern and collects the files that match.
 class GlobWalk {
@@ -71,7 +60,7 @@ class GlobWalk {
         if (is_last && !is_folder) AddIfFile(path);
       });
     } else if (!HasWildcard(name)) {
-      Step(Join(folder, Literal(name)), part);
+      Step(Join(folder, TextOfPattern(name)), part);
     } else {
       Scan(folder, [&](const fs::directory_entry&, const std::string& path) {
         const std::string leaf = path.substr(path.rfind('/') + 1);
@@ -129,7 +118,7 @@ absl::StatusOr<std::string> ExpandVariables(absl::string_view text, const Enviro
     if (start == absl::string_view::npos) break;
     const size_t end = text.find('}', start);
     if (end == absl::string_view::npos) {
-      return UsageError(absl::StrCat("\"", text, "\" has a ${ without its }"));
+      return UsageError(absl::StrCat("\"", text, "\" contains a ${ without a closing }"));
     }
     const std::string name(text.substr(start + 2, end - start - 2));
     const std::optional<std::string> value = environment(name);
@@ -143,37 +132,26 @@ absl::StatusOr<std::string> ExpandVariables(absl::string_view text, const Enviro
   return result;
 }
 
-absl::Status RefuseUrl(absl::string_view text) {
-  const size_t end = text.find("://");
-  if (end == absl::string_view::npos || end == 0) return absl::OkStatus();
-  const absl::string_view scheme = text.substr(0, end);
-  if (!std::all_of(scheme.begin(), scheme.end(), [](char c) { return absl::ascii_isalnum(c); })) {
-    return absl::OkStatus();
-  }
-  const std::string quoted = ShellQuote(std::string(text));
-  std::string fetch = absl::StrCat("curl -LO ", quoted);
-  if (scheme == "file") fetch = absl::StrCat("give the path: ", text.substr(end + 3));
-  if (scheme == "s3") fetch = absl::StrCat("aws s3 cp ", quoted, " .");
-  if (scheme == "gs") fetch = absl::StrCat("gcloud storage cp ", quoted, " .");
-  if (scheme == "hf") fetch = "hf download, with the name of the model or data set";
-  return UsageError(absl::StrCat(text, " is a URL, and only files are read",
-                                 scheme == "file" ? "; " : "; fetch it: ", fetch));
-}
-
-std::string AbsolutePath(absl::string_view path, absl::string_view folder) {
-  fs::path absolute = fs::path(std::string(folder)) / std::string(path);
-  std::string normal = absolute.lexically_normal().string();
-  while (normal.size() > 1 && normal.back() == '/') normal.pop_back();
-  return normal;
-}
-
 std::string AbsolutePattern(absl::string_view pattern, absl::string_view folder) {
-  std::string literal;
-  for (const char c : folder) {
-    if (absl::string_view("*?[\\").find(c) != absl::string_view::npos) literal += '\\';
-    literal += c;
+  return AbsolutePath(pattern, LiteralPattern(folder));
+}
+
+std::string LiteralPattern(absl::string_view text) {
+  std::string pattern;
+  for (const char c : text) {
+    if (absl::string_view("*?[\\").find(c) != absl::string_view::npos) pattern += '\\';
+    pattern += c;
   }
-  return AbsolutePath(pattern, literal);
+  return pattern;
+}
+
+std::string TextOfPattern(absl::string_view pattern) {
+  std::string text;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] == '\\' && i + 1 < pattern.size()) ++i;
+    text += pattern[i];
+  }
+  return text;
 }
 
 bool HasWildcard(absl::string_view pattern) {
@@ -190,7 +168,7 @@ bool HasWildcard(absl::string_view pattern) {
 absl::StatusOr<std::vector<std::string>> ExpandGlob(const std::string& pattern) {
   std::error_code error;
   if (fs::is_regular_file(pattern, error)) return std::vector<std::string>{pattern};
-  const std::string literal = Literal(pattern);
+  const std::string literal = TextOfPattern(pattern);
   if (!HasWildcard(pattern) || fs::is_regular_file(literal, error)) {
     const fs::file_status status = fs::status(literal, error);
     if (!fs::exists(status)) return UsageError(absl::StrCat("there is no file ", literal));
@@ -203,7 +181,7 @@ absl::StatusOr<std::vector<std::string>> ExpandGlob(const std::string& pattern) 
   GlobWalk walk(pattern);
   TRAINCTL_RETURN_IF_ERROR(walk.Run());
   if (walk.files().empty()) {
-    return UsageError(absl::StrCat("no file matches ", literal, " (looked in ", walk.deepest(),
+    return UsageError(absl::StrCat("no file matches ", literal, " (searched ", walk.deepest(),
                                    walk.reason().empty() ? "" : ": ", walk.reason(), ")"));
   }
   return std::move(walk.files());

@@ -1,4 +1,5 @@
-// Paths in recipes: ${VAR}, relative paths and patterns. Errors have no place; the caller adds it.
+// Handles paths in recipes: ${VAR} references, relative paths, and glob patterns. Errors do not include the
+// location of the path in the recipe; the caller adds it.
 #pragma once
 
 #include <functional>
@@ -13,26 +14,28 @@ namespace trainctl::recipe {
 
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 
-// Replaces ${VAR}; an undefined or unterminated one is a UsageError. "$" elsewhere is itself.
+// Replaces each ${VAR}. Returns UsageError if a variable is undefined or a reference is unterminated. Leaves
+// any other "$" unchanged.
 absl::StatusOr<std::string> ExpandVariables(absl::string_view text, const Environment& environment);
 
-// UsageError: `text` is a URL; it has the command that fetches what is there.
-absl::Status RefuseUrl(absl::string_view text);
-
-// `path` relative to `folder`, made absolute and normal ("/a/./b/../c" is "/a/c").
-std::string AbsolutePath(absl::string_view path, absl::string_view folder);
-
-// The same for a pattern: in the result the characters of `folder` are literal, whatever they are.
+// Like AbsolutePath (folder_paths.h), but for a pattern. Escapes wildcard characters in `folder`.
 std::string AbsolutePattern(absl::string_view pattern, absl::string_view folder);
 
-// Whether the pattern has a "*", "?" or "[" that no backslash makes literal.
+// Returns a pattern that matches only `text`.
+std::string LiteralPattern(absl::string_view text);
+// Returns the text matched by a pattern that has no wildcards.
+std::string TextOfPattern(absl::string_view pattern);
+
+// Whether the pattern contains an unescaped "*", "?", or "[".
 bool HasWildcard(absl::string_view pattern);
 
-// The regular files that match an absolute pattern, sorted by bytes. "*", "?" and "[...]" do not match
-// "/" nor a leading "."; a component "**" matches any number of folders (symbolic links to folders
-// are not followed there). A backslash makes the next character literal. A pattern that is the name of a file
-// as it stands means that file. UsageError when nothing matches, naming the pattern and the folder in
-// which the search ended, or when a plain path is not a regular file.
+// Returns the regular files that match an absolute pattern, in byte order. "*", "?", and "[...]" do not match
+// "/" or a leading "."; a "**" component matches any number of folders without following symbolic links. A
+// backslash escapes the next character. If a file with the pattern's literal name exists, the pattern matches
+// only that file.
+//
+// Returns UsageError if nothing matches, naming the pattern and the folder where the search ended, or if a
+// path without wildcards is not a regular file.
 absl::StatusOr<std::vector<std::string>> ExpandGlob(const std::string& pattern);
 
 }  // namespace trainctl::recipe

@@ -1,6 +1,5 @@
-// What a TOML file, a --set or a stored JSON recipe holds before the schema gives it a type, with the
-// place it was read from. Only toml_reader.cc knows TOML and only recipe_json.cc knows JSON. Plain
-// data.
+// Holds a value from a TOML file, a --set, or a stored JSON recipe, along with its location, before the
+// schema assigns it a type. Only toml_reader.cc depends on TOML, and only recipe_json.cc on JSON. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +16,12 @@ struct RawValue {
   int64_t int_value = 0;
   double double_value = 0;
   std::string string_value;
-  std::vector<std::string> keys;  // of a table, in the order written; one for each item
-  std::vector<RawValue> items;    // of a table or a list
-  std::string where;              // "recipes/a.toml:3:1", "--set train.steps=x"
+  std::vector<std::string> keys;  // keys of a table in the order written, parallel to `items`
+  std::vector<RawValue> items;    // elements of a table or list
+  std::string where;              // location, such as "recipes/a.toml:3:1" or "--set train.steps=x"
 };
 
-// "a string", "a table": for messages.
+// Returns the type's name for messages, such as "a string" or "a table".
 const char* TypeName(RawValue::Type type);
 
 }  // namespace trainctl::recipe

@@ -145,7 +145,7 @@ absl::StatusOr<Recipe> RecipeFromJson(absl::string_view json, absl::string_view 
     const bool is_recipe = absl::StartsWith(schema, kSchemaFamily);
     return BadDataError(absl::StrCat(
         what, ": schema '", schema, "' is ",
-        is_recipe ? "newer than this program knows; use a newer trainctl" : "not a stored recipe"));
+        is_recipe ? "newer than this program supports; use a newer trainctl" : "not a stored recipe"));
   }
   Recipe recipe;
   TRAINCTL_RETURN_IF_ERROR(Reader(what, recipe).ReadObject(root, "", "", 0));

@@ -1,5 +1,5 @@
-// The resolved recipe as JSON: what a run folder stores and workers and `resume` read. Every value is
-// explicit, and reading gives back exactly what was written. Thread safe.
+// Reads and writes a resolved recipe as JSON. A run folder stores this form, and workers and `resume` read
+// it. Every value is explicit, and reading restores exactly the recipe that was written. Thread-safe.
 #pragma once
 
 #include <string>
@@ -10,12 +10,13 @@
 
 namespace trainctl::recipe {
 
-// One object with "schema": "trainctl.recipe.v1"; indented by two spaces, ends with a line break.
-// The same recipe gives the same bytes.
+// Returns a JSON object with "schema": "trainctl.recipe.v1", indented by two spaces and terminated by a
+// newline. Equal recipes produce identical bytes.
 std::string ToJson(const Recipe& recipe);
 
-// `what` names the text in errors (BadDataError): damaged text, a newer schema, an unknown field, a
-// value out of range. A field that the text lacks (added to the schema later) takes its default.
+// Parses the output of ToJson. `what` names the text in error messages. Returns BadDataError if the text is
+// damaged or has a newer schema, an unknown field, or a value out of range. A missing field takes its default
+// if it was added to the schema in a later version.
 absl::StatusOr<Recipe> RecipeFromJson(absl::string_view json, absl::string_view what);
 
 }  // namespace trainctl::recipe

@@ -8,6 +8,9 @@
 #include "base/status.h"
 #include "recipe/checks.h"
 #include "recipe/derive.h"
+#include "recipe/epochs.h"
+#include "recipe/layers.h"
+#include "recipe/notes.h"
 #include "recipe/schedule_file.h"
 #include "recipe/values.h"
 
@@ -15,7 +18,8 @@ namespace trainctl::recipe {
 namespace {
 
 constexpr char kStored[] = "the stored recipe";
-constexpr char kOnlyBySet[] = "; only `trainctl resume --set` changes it in a run";
+constexpr char kChanged[] = "the changes to the stored recipe";
+constexpr char kOnlyBySet[] = "; only `trainctl resume --set` can change it in an existing run";
 
 absl::string_view TableOf(const Field& field) {
   return absl::string_view(field.name).substr(0, field.name.find('.'));
@@ -52,20 +56,25 @@ std::string WhyFixed(absl::string_view path) {
     return path == table || absl::StartsWith(path, absl::StrCat(table, "."));
   };
   if (is_in("data") || path == "run.seed" || absl::StartsWith(path, "train.batch_")) {
-    return ", which decides what data a step takes";
+    return ", which determines the data of each step";
   }
-  if (is_in("model")) return ", which decides the model";
-  if (is_in("optimizer")) return ", on which the optimizer's stored state depends";
+  if (is_in("model")) return ", which determines the model";
+  if (is_in("optimizer")) return ", which determines the optimizer's stored state";
   if (path == "train.precision" || path == "train.master_dtype" || path == "train.gradient_dtype" ||
       path == "run.attention" || path == "run.deterministic") {
-    return ", which decides how every step is computed";
+    return ", which determines how every step is computed";
   }
   return "";
 }
 
-// Of a field that is not shown where it is empty or does not apply (Row::OmitEmpty, Row::Where).
+// The default of a field that is not shown if it is empty or does not apply (Row::OmitEmpty, Row::Where).
 Value NotGiven(const Field& field) {
   if (field.allow_auto) return Value(Auto());
+  Recipe fresh;
+  fresh.data.train.resize(1);
+  fresh.data.eval.resize(1);
+  std::optional<Value> value = field.get_hidden ? field.get_hidden(fresh, 0) : std::nullopt;
+  if (value.has_value()) return *std::move(value);
   return field.kind == Kind::kStringList ? Value(std::vector<std::string>()) : Value(std::string());
 }
 
@@ -88,6 +97,76 @@ void TakeBack(const Draft& draft, Recipe& recipe) {
   });
 }
 
+// A key taken back with "=default" leaves no entry, so identity is decided on the texts.
+void RefuseFixedFields(absl::Span<const std::string> sets, Issues& issues) {
+  for (const std::string& set : sets) {
+    const std::string path = set.substr(0, std::min(set.find('='), set.find('[')));
+    for (const Field& field : GetSchema().fields()) {
+      const bool is_named = field.name == path || absl::StartsWith(path, field.name + ".") ||
+                            absl::StartsWith(field.name, path + ".") ||
+                            absl::StartsWith(field.name, path + "[");
+      if (!is_named || field.resume != Resume::kIdentity || path.empty()) continue;
+      issues.Add(absl::StrCat("--set ", set.substr(0, 100)),
+                 absl::StrCat("a resumed run cannot change ", path, WhyFixed(path), "; it can change ",
+                              ChangeableNames()));
+      issues.MarkBad(field.name);
+      break;
+    }
+  }
+}
+
+void ApplyEntries(const Draft& draft, LoadedRecipe& loaded) {
+  Recipe& recipe = loaded.recipe;
+  for (const auto& [path, entry] : draft.entries()) {
+    loaded.origin[path] = entry.origin;
+    if (entry.field->resume == Resume::kIdentity || !entry.field->set) continue;
+    Value value = entry.value;
+    if (entry.field->kind == Kind::kStringMap) {
+      StringMap map = std::get<StringMap>(value);
+      map.merge(StringMap(std::get<StringMap>(*entry.field->get(recipe, 0))));
+      value = Value(std::move(map));
+    }
+    entry.field->set(recipe, entry.index, value);
+  }
+}
+
+// What is set replaces the stored alternative.
+void DropAlternatives(const Draft& draft, Recipe& recipe) {
+  if (draft.Find("launch.ssh.hosts") != nullptr) recipe.launch.ssh.hosts_file.clear();
+  if (draft.Find("launch.ssh.hosts_file") != nullptr) recipe.launch.ssh.hosts.clear();
+  if (draft.Find("parallel.schedule") != nullptr) recipe.parallel.passes.clear();
+  if (draft.Find("parallel.schedule_file") != nullptr || draft.Find("parallel.passes") != nullptr) {
+    recipe.parallel.schedule.reset();
+    if (draft.Find("parallel.virtual_stages") == nullptr) recipe.parallel.virtual_stages.reset();
+  }
+}
+
+// Sets train.steps from the tokens or epochs that are set. `issues` has the mistakes so far.
+absl::Status ResolveLength(const Draft& draft, const Access& access, const Issues& issues,
+                           LoadedRecipe& loaded) {
+  Recipe& recipe = loaded.recipe;
+  if (const Entry* tokens = draft.Find("train.tokens"); tokens != nullptr) {
+    recipe.train.steps = StepsForTokens(recipe, std::get<int64_t>(tokens->value));
+    loaded.origin["train.steps"] = "--set (train.tokens)";
+  }
+  if (!recipe.train.epochs.has_value()) return absl::OkStatus();
+  loaded.origin["train.steps"] = "--set (train.epochs)";
+  // The data is counted only if the recipe is valid otherwise.
+  Issues others = issues;
+  others.MarkBad("train.steps");
+  CheckRecipe(recipe, loaded.origin, others, others);
+  TRAINCTL_RETURN_IF_ERROR(others.ToStatus(kChanged));
+  return Annotate(ResolveEpochs(access, recipe), "--set");
+}
+
+void FillOrigins(LoadedRecipe& loaded) {
+  for (const Field& field : GetSchema().fields()) {
+    if (!field.get || field.kind == Kind::kStringMap) continue;
+    const size_t count = field.in_list() ? Schema::ListSize(loaded.recipe, field.list_name()) : 1;
+    for (size_t i = 0; i < count; ++i) loaded.origin.emplace(field.PathAt(i), kStored);
+  }
+}
+
 }  // namespace
 
 void FreezeForRun(Recipe& recipe) {
@@ -107,47 +186,13 @@ absl::StatusOr<LoadedRecipe> ApplyResumeSets(const Recipe& stored, absl::Span<co
   }
   draft.AddSets(sets);
   draft.ResolveDevice();
-  // A key taken back with "=default" leaves no entry, so identity is decided on the texts.
-  for (const std::string& set : sets) {
-    const std::string path = set.substr(0, std::min(set.find('='), set.find('[')));
-    for (const Field& field : GetSchema().fields()) {
-      const bool is_named = field.name == path || absl::StartsWith(path, field.name + ".") ||
-                            absl::StartsWith(field.name, path + ".") ||
-                            absl::StartsWith(field.name, path + "[");
-      if (!is_named || field.resume != Resume::kIdentity || path.empty()) continue;
-      issues.Add(absl::StrCat("--set ", set.substr(0, 100)),
-                 absl::StrCat("a resumed run cannot change ", path, WhyFixed(path), "; it can change ",
-                              ChangeableNames()));
-      issues.MarkBad(field.name);
-      break;
-    }
-  }
+  RefuseFixedFields(sets, issues);
   TakeBack(draft, recipe);
-  for (const auto& [path, entry] : draft.entries()) {
-    loaded.origin[path] = entry.origin;
-    if (entry.field->resume == Resume::kIdentity || !entry.field->set) continue;
-    Value value = entry.value;
-    if (entry.field->kind == Kind::kStringMap) {
-      StringMap map = std::get<StringMap>(value);
-      map.merge(StringMap(std::get<StringMap>(*entry.field->get(recipe, 0))));
-      value = Value(std::move(map));
-    }
-    entry.field->set(recipe, entry.index, value);
-  }
-  // What is set replaces the stored alternative.
-  if (draft.Find("launch.ssh.hosts") != nullptr) recipe.launch.ssh.hosts_file.clear();
-  if (draft.Find("launch.ssh.hosts_file") != nullptr) recipe.launch.ssh.hosts.clear();
-  if (draft.Find("parallel.schedule") != nullptr) recipe.parallel.passes.clear();
-  if (draft.Find("parallel.schedule_file") != nullptr || draft.Find("parallel.passes") != nullptr) {
-    recipe.parallel.schedule.reset();
-    if (draft.Find("parallel.virtual_stages") == nullptr) recipe.parallel.virtual_stages.reset();
-  }
+  ApplyEntries(draft, loaded);
+  DropAlternatives(draft, recipe);
   if (const absl::Status read = ReadScheduleFile(access, recipe); !read.ok())
     issues.Add("--set parallel.schedule_file", read.message());
-  if (const Entry* tokens = draft.Find("train.tokens"); tokens != nullptr) {
-    recipe.train.steps = StepsForTokens(recipe, std::get<int64_t>(tokens->value));
-    loaded.origin["train.steps"] = "--set (train.tokens)";
-  }
+  TRAINCTL_RETURN_IF_ERROR(ResolveLength(draft, access, issues, loaded));
   // An interval that nobody wrote gives way to the time that is given now.
   if (draft.Find("checkpoint.every") != nullptr && draft.Find("checkpoint.every_steps") == nullptr &&
       stored.checkpoint.every_steps == DefaultSaveInterval(stored)) {
@@ -156,13 +201,9 @@ absl::StatusOr<LoadedRecipe> ApplyResumeSets(const Recipe& stored, absl::Span<co
   ResolveCheckpoint(recipe);
   FreezeForRun(recipe);  // optimizer.decay_steps = "auto": the end as it is now
   CheckRecipe(recipe, loaded.origin, issues, issues);
-  TRAINCTL_RETURN_IF_ERROR(issues.ToStatus("the changes to the stored recipe"));
+  TRAINCTL_RETURN_IF_ERROR(issues.ToStatus(kChanged));
   loaded.notes = FindNotes(recipe, loaded.origin);
-  for (const Field& field : GetSchema().fields()) {
-    if (!field.get || field.kind == Kind::kStringMap) continue;
-    const size_t count = field.in_list() ? Schema::ListSize(recipe, field.list_name()) : 1;
-    for (size_t i = 0; i < count; ++i) loaded.origin.emplace(field.PathAt(i), kStored);
-  }
+  FillOrigins(loaded);
   return loaded;
 }
 
@@ -196,7 +237,7 @@ absl::StatusOr<Continuation> ContinueAs(const Recipe& stored, const LoadedRecipe
       const std::optional<Value> after = i < has ? field.get(now.recipe, i) : std::nullopt;
       if (before == after) continue;
       const auto text = [&](const std::optional<Value>& value) {
-        return value.has_value() ? ToTomlText(field, *value) : std::string("not there");
+        return value.has_value() ? ToTomlText(field, *value) : std::string("unset");
       };
       if (field.resume == Resume::kFree) {
         field.set(recipe, i, after.value_or(NotGiven(field)));
@@ -210,10 +251,10 @@ absl::StatusOr<Continuation> ContinueAs(const Recipe& stored, const LoadedRecipe
                  absl::StrCat("is ", text(after), " and was ", text(before), by_set ? kOnlyBySet : ""));
     }
   }
-  TRAINCTL_RETURN_IF_ERROR(issues.ToStatus("the recipe that the run would go on with"));
+  TRAINCTL_RETURN_IF_ERROR(issues.ToStatus("the recipe with which the run would continue"));
   ResolveCheckpoint(recipe);
   CheckRecipe(recipe, now.origin, issues, issues);
-  TRAINCTL_RETURN_IF_ERROR(issues.ToStatus("the recipe that the run would go on with"));
+  TRAINCTL_RETURN_IF_ERROR(issues.ToStatus("the recipe with which the run would continue"));
   return next;
 }
 

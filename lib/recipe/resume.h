@@ -1,4 +1,4 @@
-// What may change between the first launch of a run and its resumption. Pure but for `Access`.
+// Defines how a recipe may change between the first launch of a run and a resume. Pure except for `Access`.
 #pragma once
 
 #include <string>
@@ -10,35 +10,40 @@
 
 namespace trainctl::recipe {
 
-// Records what "auto" means for the whole life of a run: optimizer.decay_steps becomes train.steps, so
-// that a longer resume does not bend the past learning rates. To be called once, at the first launch,
-// before the recipe is stored.
+// Resolves "auto" values that must stay the same for the life of a run: optimizer.decay_steps becomes
+// train.steps, so extending the run later does not alter past learning rates. Call this once, at the first
+// launch, before the recipe is stored.
 void FreezeForRun(Recipe& recipe);
 
-// The stored recipe with `sets` on top. UsageError for a field that makes the run what it is
-// (Resume::kIdentity), with the reason and what may be changed, and for everything that LoadRecipe refuses.
-// train.steps and train.tokens both set the length. The notes are about what `sets` states.
+// Applies `sets` to the stored recipe. train.steps, train.tokens, and train.epochs set the length of the
+// whole run, counted from its first step. The notes cover only `sets`.
+//
+// Returns UsageError for everything that LoadRecipe rejects, and if `sets` contains a field that identifies
+// the run (Resume::kIdentity); the message gives the reason and lists the fields that may change.
 absl::StatusOr<LoadedRecipe> ApplyResumeSets(const Recipe& stored, absl::Span<const std::string> sets,
                                              const Access& access = RealAccess());
 
-// What differs of the fields that only an explicit --set may change: "optimizer.lr is 1e-4 and was 1e-3".
-// From here on the run computes something else than its recipe did; it is recorded with the run.
+// Returns the changes to fields that only an explicit --set may change, for example "optimizer.lr is 1e-4 and
+// was 1e-3". They affect the results from here on, so they are recorded with the run.
 std::vector<std::string> RecordedChanges(const Recipe& before, const Recipe& after);
 
 struct Continuation {
   Recipe recipe;
-  std::vector<std::string> changes;  // "checkpoint.keep is 9 and was 3"
+  std::vector<std::string> changes;  // for example "checkpoint.keep is 9 and was 3"
 };
 
-// The stored recipe of a run whose recipe is launched again and now reads `now`. What may change is as it is
-// now, "auto" and what is no longer written included; of the rest "auto" stays what it became. run.root and
-// run.name are not compared: the folder of the run is given. UsageError listing the fields that make the run
-// what it is and read otherwise, and for what does not fit together.
+// Merges a run's stored recipe with `now`, the recipe of a new launch of the same run. Fields that may change
+// take their value from `now`, even if they are "auto" or unset there. For all other fields, "auto" keeps the
+// value it resolved to originally. run.root and run.name are not compared, because the run folder is already
+// known.
+//
+// Returns UsageError if identifying fields differ (the message lists them) or if the result is inconsistent.
 absl::StatusOr<Continuation> ContinueAs(const Recipe& stored, const LoadedRecipe& now);
 
-// Whether a field decides the layout: degrees, stage, micro-batch, recompute, and what workers are on.
+// Whether a field affects the layout: a parallel degree, the ZeRO stage, the micro-batch, recompute, or the
+// workers' devices.
 bool DecidesLayout(absl::string_view field);
-// Whether both leave a planner the same choice of a layout.
+// Whether the two recipes allow the planner the same set of layouts.
 bool AsksForSameLayout(const Recipe& a, const Recipe& b);
 
 }  // namespace trainctl::recipe

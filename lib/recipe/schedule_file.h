@@ -1,14 +1,16 @@
-// parallel.schedule_file: a pipeline's order that is read once, with the recipe. Pure but for `Access`.
+// Reads parallel.schedule_file, a pipeline order that is loaded once, together with the recipe. Pure except
+// for `Access`.
 #pragma once
 
 #include "absl/status/status.h"
-#include "recipe/layers.h"
+#include "recipe/access.h"
 #include "recipe/recipe.h"
 
 namespace trainctl::recipe {
 
-// Reads the file, if one is named, into parallel.passes, and forgets its name: what a run keeps is what it
-// runs. An error: it cannot be read, or is none (with line and column).
+// If the recipe names a schedule file, loads it into parallel.passes and clears the name, so that the run
+// stores the order itself. Returns an error if the file cannot be read or is not a valid pipeline order; the
+// latter includes the line and column.
 absl::Status ReadScheduleFile(const Access& access, Recipe& recipe);
 
 }  // namespace trainctl::recipe

@@ -1,6 +1,6 @@
-// The recipe's schema: ONE table of fields. The parser, the checks, `recipe show`, the stored JSON
-// and the reference page are all derived from it; adding an option is one row in schema_fields.cc (and a
-// member in recipe.h). Defaults are the initializers of recipe.h. Immutable; thread safe.
+// The recipe's schema, which is defined by a single table of fields. The parser, the checks, `recipe show`,
+// the stored JSON, and the reference page are all derived from it. To add an option, add a row to
+// schema_fields.cc and a member to recipe.h, whose initializer is the default. Immutable; thread-safe.
 //
 //   const Field* field = GetSchema().Find("train.steps");
 //   field->set(recipe, 0, Value(int64_t{100}));
@@ -36,89 +36,109 @@ using Value = std::variant<Auto, bool, int64_t, double, std::string, absl::Durat
 enum class Kind : uint8_t {
   kBool,
   kInt,
-  kCount,      // an integer that may be written "10K", "2M"
-  kBytes,      // "80GB", "512MiB"
-  kBandwidth,  // bytes/s: "3.35TB/s", or in bits "400Gb/s"
-  kDuration,   // "30m"
+  kCount,      // an integer that may be written as "10K" or "2M"
+  kBytes,      // for example "80GB" or "512MiB"
+  kBandwidth,  // bytes per second, such as "3.35TB/s", or bits, such as "400Gb/s"
+  kDuration,   // for example "30m"
   kDouble,
   kString,
-  kPath,  // made absolute, ${VAR} expanded
+  kPath,  // ${VAR} is expanded and the path is made absolute
   kIntList,
   kDoubleList,
   kStringList,
-  kGlobList,  // paths with wildcards; expanded by LoadRecipe
+  kGlobList,  // paths with wildcards, which LoadRecipe expands
   kStringMap,
 };
 
-// Whether a resumed run may read otherwise.
+// Whether and how a field may change when a run is resumed.
 enum class Resume : uint8_t {
-  kIdentity,  // never: it decides the data of a step, the model, or what the stored state means
-  kBySet,     // by an explicit `resume --set`: it changes what is computed from then on, which is recorded
-  kFree,      // also by an edited recipe (`launch --or-resume`)
+  // Never, because it determines the data of each step, the model, or the meaning of the stored state.
+  kIdentity,
+  // Only by an explicit `resume --set`, which is recorded because it affects later results.
+  kBySet,
+  // By `resume --set` or by editing the recipe (`launch --or-resume`).
+  kFree,
 };
 
-// What a recipe is read for.
+// The suffix that marks a metrics.prometheus value as a file path.
+inline constexpr char kPrometheusFileSuffix[] = ".prom";
+
+// The intended use of a recipe, which determines how strictly it is checked.
 enum class Purpose : uint8_t {
-  kTrain,   // everything that a run needs must be there
-  kPlan,    // our own trainer's plan: data and length may be missing, LoadedRecipe::missing lists them
-  kWhatIf,  // another trainer's (plan.framework): models, degrees and devices beyond ours are taken as
-            // written
+  // Training. The recipe must be complete.
+  kTrain,
+  // Planning for our own trainer. The data and length may be absent; LoadedRecipe::missing then lists them.
+  kPlan,
+  // Estimating another trainer (plan.framework). Models, degrees, and devices that ours does not support are
+  // accepted.
+  kWhatIf,
 };
 
-// A value that the schema knows and this version cannot honour: an error, never ignored.
+// A value that is part of the schema but that this version does not support. It is always rejected, never
+// ignored.
 struct Unsupported {
-  std::string value;  // "*" = any but the default
+  std::string value;  // "*" means any value other than the default
   std::string why;
 };
 
 struct Field {
-  std::string name;  // "train.steps", "data.train[].files"
+  std::string name;  // for example "train.steps" or "data.train[].files"
   Kind kind = Kind::kString;
   std::string doc;
   std::string unit;
   double min_value = -std::numeric_limits<double>::infinity();
   double max_value = std::numeric_limits<double>::infinity();
-  bool above_min = false;             // min_value itself is not allowed
-  bool below_max = false;             // max_value itself is not allowed
-  std::vector<std::string> choices;   // of a string: one of these
-  std::vector<std::string> keywords;  // of a path: words that are not paths
-  int list_length = 0;                // exact; 0 = any
-  bool takes_one = false;             // a list of one may be written as its item, and is shown so
+  bool above_min = false;             // whether values must be greater than min_value
+  bool below_max = false;             // whether values must be less than max_value
+  std::vector<std::string> choices;   // allowed values of a string; empty if any is allowed
+  std::vector<std::string> keywords;  // values of a path field that are keywords, not paths
+  // If not empty, only text with this suffix is treated as a path.
+  std::string path_suffix;
+  // Whether the first item of a list is a program, given as a path if it contains '/' and otherwise as a name
+  // to look up in PATH.
+  bool is_command = false;
+  int list_length = 0;  // exact length of a list; 0 allows any length
+  // Whether a list of one item may be written as just that item. It is then shown that way too.
+  bool takes_one = false;
   bool allow_auto = false;
-  bool from_working_dir = false;  // a path relative to the working directory, wherever it is stated
+  // Whether a path is always relative to the working directory, regardless of where it was set.
+  bool from_working_dir = false;
   bool is_required = false;
   Resume resume = Resume::kIdentity;
   std::vector<Unsupported> unsupported;
-  std::string default_text;  // where the default is a rule and not a value
-  // Fields of one group exclude each other unless they name the same alternative.
+  std::string default_text;  // rule that describes the default, if it is not a fixed value
+  // Fields in the same group exclude each other unless they also have the same alternative.
   std::string group;
   std::string alternative;
-  // Null for a field that is turned into others at load (train.tokens). `index` selects the entry of
-  // a [[data.train]] or [[data.eval]] list and is ignored elsewhere. get returns nullopt where the
-  // field does not apply: it is then neither shown nor stored.
+  // Access the field's value. Null for a field that is converted to others on load (train.tokens). `index`
+  // selects the entry of a [[data.train]] or [[data.eval]] list and is ignored for other fields. `get`
+  // returns nullopt if the field does not apply; the field is then neither shown nor stored.
   std::function<std::optional<Value>(const Recipe&, size_t index)> get;
+  // The same without the conditions of Row::Where and Row::OmitEmpty; null if the field has none.
+  std::function<std::optional<Value>(const Recipe&, size_t index)> get_hidden;
   std::function<void(Recipe&, size_t index, const Value&)> set;
 
   bool in_list() const { return name.find("[]") != std::string::npos; }
-  // "data.train" of "data.train[].files".
+  // The list that the field belongs to: "data.train" for "data.train[].files".
   absl::string_view list_name() const { return absl::string_view(name).substr(0, name.find("[]")); }
-  // The name with the index in it: "data.train[2].files".
+  // Returns the field's name with the index filled in: "data.train[2].files".
   std::string PathAt(size_t index) const;
 };
 
-// The table itself (schema_fields.cc), in the order in which fields are shown.
+// Returns the rows of the table (schema_fields.cc) in display order.
 std::vector<Field> AllFields();
 
 class Schema {
  public:
   Schema();
   absl::Span<const Field> fields() const { return fields_; }
+  // Returns the field called `name`, or null if there is none.
   const Field* Find(absl::string_view name) const;
-  // "train", "model.rope_scaling", "data.train[]": a table that holds fields.
+  // Whether `name` is a table of fields, such as "train", "model.rope_scaling", or "data.train[]".
   bool IsTable(absl::string_view name) const;
-  // "data.train": a list of tables.
+  // Whether `name` is a list of tables, such as "data.train".
   bool IsList(absl::string_view name) const;
-  // Number of entries that `recipe` has in the list "data.train" or "data.eval".
+  // Returns the number of entries that `recipe` has in `list`, which is "data.train" or "data.eval".
   static size_t ListSize(const Recipe& recipe, absl::string_view list);
   static void ResizeList(Recipe& recipe, absl::string_view list, size_t num_entries);
 
@@ -128,9 +148,10 @@ class Schema {
   absl::flat_hash_map<std::string, bool> tables_;
 };
 
+// Returns the schema, which is created on first use.
 const Schema& GetSchema();
 
-// The name nearest to `path` (an unknown key, without indices), or "" when nothing is near.
+// Returns the field name most similar to `path` (an unknown key without indices), or "" if none is similar.
 std::string NearestName(absl::string_view path);
 
 }  // namespace trainctl::recipe

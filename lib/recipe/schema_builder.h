@@ -1,4 +1,4 @@
-// The words in which the rows of the schema are written. For schema_fields.cc alone.
+// Helpers that build the rows of the schema. Used only by schema_fields.cc.
 #pragma once
 
 #include <cstdint>
@@ -63,7 +63,7 @@ void FromValue(const Value& value, T& member) {
   }
 }
 
-// One row under construction; the calls read as the columns of the table.
+// A row under construction. Its methods read like the columns of a table.
 class Row {
  public:
   explicit Row(Field& field) : field_(field) {}
@@ -80,6 +80,8 @@ class Row {
     field_.keywords = std::move(keywords);
     return OfKind(Kind::kPath);
   }
+  Row& PathEndingWith(const char* suffix) { return field_.path_suffix = suffix, Path(); }
+  Row& Command() { return field_.is_command = true, *this; }
   Row& Length(int num_items) { return field_.list_length = num_items, *this; }
   Row& OrOne() { return field_.takes_one = true, *this; }
   Row& FromWorkingDir() { return field_.from_working_dir = true, *this; }
@@ -91,15 +93,18 @@ class Row {
   Row& Refuse(const char* value, const char* why) {
     return field_.unsupported.push_back({value, why}), *this;
   }
-  // A field that does not apply otherwise: it is then neither shown nor stored.
+  // Restricts the field to recipes for which `applies` returns true. In others, it is neither shown nor
+  // stored.
   Row& Where(std::function<bool(const Recipe&)> applies) {
+    KeepInitial();
     field_.get = [get = field_.get, applies = std::move(applies)](const Recipe& recipe, size_t index) {
       return applies(recipe) ? get(recipe, index) : std::nullopt;
     };
     return *this;
   }
-  // An empty string, list or zero stands for "not given" and is neither shown nor stored.
+  // Treats an empty string, an empty list, or zero as unset; the field is then neither shown nor stored.
   Row& OmitEmpty() {
+    KeepInitial();
     field_.get = [get = field_.get](const Recipe& recipe, size_t index) {
       std::optional<Value> value = get(recipe, index);
       if (*value == Value(std::string()) || *value == Value(std::vector<std::string>()) ||
@@ -122,6 +127,11 @@ class Row {
   }
 
  private:
+  // Before the first condition on what is shown.
+  void KeepInitial() {
+    if (!field_.get_hidden) field_.get_hidden = field_.get;
+  }
+
   Field& field_;
 };
 
@@ -129,7 +139,7 @@ class Builder {
  public:
   explicit Builder(std::vector<Field>& fields) : fields_(fields) {}
 
-  // A field of the recipe; `member` maps (Recipe&, index) to the member.
+  // Adds a field of the recipe. `member` maps (Recipe&, index) to the corresponding member.
   template <typename Member>
   Row Add(absl::string_view name, const char* doc, Member member) {
     using T = std::remove_reference_t<std::invoke_result_t<Member, Recipe&, size_t>>;
@@ -144,7 +154,7 @@ class Builder {
     return row;
   }
 
-  // A field that is written by people and turned into others at load.
+  // Adds a field that exists only as input and is converted to other fields on load.
   Row AddInput(absl::string_view name, const char* doc, Kind kind) {
     Field& field = fields_.emplace_back();
     field.name = std::string(name);

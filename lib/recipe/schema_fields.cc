@@ -22,123 +22,127 @@ constexpr double kMaxCount = 1e18;
 
 void AddRun(Builder& b) {
   b.Add(
-       "recipe_version", "Format of the recipe. A newer one than this program knows is refused.",
+       "recipe_version",
+       "Version of the recipe format. A version newer than this program supports is rejected.",
        [](Recipe & r, size_t) -> auto& { return r.recipe_version; })
       .Range(1, 1);
   b.Add(
-      "run.name", "Start of the run folder's name: `<root>/<name>-<UTC yyyymmdd-hhmmss>`.",
+      "run.name", "Prefix of the run folder's name: `<root>/<name>-<UTC yyyymmdd-hhmmss>`.",
       [](Recipe & r, size_t) -> auto& { return r.run.name; });
   b.Add(
-       "run.root", "Folder of the run folders, relative to the working directory.",
+       "run.root", "Folder in which run folders are created, relative to the working directory.",
        [](Recipe & r, size_t) -> auto& { return r.run.root; })
       .Path()
       .FromWorkingDir();
   b.Add(
-       "run.seed", "Seed of the initial weights and of the data order.",
+       "run.seed", "Random seed for the initial weights and the data order.",
        [](Recipe & r, size_t) -> auto& { return r.run.seed; })
       .AtLeast(0);
   b.Add(
       "run.deterministic",
-      "Use only algorithms that give the same bits each time. On a CPU every run does, so there it makes "
-      "no difference.",
+      "Use only deterministic algorithms, so that repeating a run gives bit-identical results. Affects only "
+      "GPUs; CPU runs are always deterministic.",
       [](Recipe & r, size_t) -> auto& { return r.run.deterministic; });
   b.Add(
        "run.attention",
-       "On a GPU, the kernel for sequences that are one document each (data.packing = \"continuous\"): "
-       "cuDNN's or "
-       "flash attention. `auto` times both at the first start and keeps the faster one, in attention.json of "
-       "the "
-       "run folder.",
+       "GPU attention kernel for sequences without document boundaries (data.packing = \"continuous\"): "
+       "cuDNN or flash attention. `auto` times both when the run first starts and records the faster one in "
+       "the run folder's attention.json.",
        [](Recipe & r, size_t) -> auto& { return r.run.attention; })
       .Choices({"auto", "cudnn", "flash"});
   b.Add(
        "run.graphs",
-       "On one GPU in bf16, launch a step as a whole, from a graph that is made of the second step and held "
-       "against it. Steps with packed documents are launched kernel by kernel.",
+       "When training in bf16 on a single GPU, launch each step as one CUDA graph, which is captured from "
+       "the second step and verified against it. Steps with packed documents still launch kernels one by "
+       "one.",
        [](Recipe & r, size_t) -> auto& { return r.run.graphs; })
       .Free();
   b.Add(
        "run.check_kernels",
-       "On a GPU, wait after each operator, so that the error of a failing kernel names its operator, block "
-       "and micro-batch. Slow: for debugging.",
+       "On a GPU, synchronize after every operator, so that the error from a failing kernel names the "
+       "operator, block and micro-batch. Slow; for debugging only.",
        [](Recipe & r, size_t) -> auto& { return r.run.check_kernels; })
       .Free();
 }
 
 void AddModel(Builder& b) {
   b.Add(
-       "model.preset", "A built-in model; docs/reference/recipe.md ends with their names.",
+       "model.preset", "Name of a built-in model; docs/reference/recipe.md ends with the list.",
        [](Recipe & r, size_t) -> auto& { return r.model.preset; })
       .OmitEmpty()
       .Default("one of preset, from and family is required")
       .Group("model", "preset");
   b.Add(
-       "model.from", "A Hugging Face folder whose config.json describes the model.",
+       "model.from", "Folder of a Hugging Face model, whose config.json defines the architecture.",
        [](Recipe & r, size_t) -> auto& { return r.model.from; })
       .Path()
       .OmitEmpty()
       .Default("one of preset, from and family is required")
       .Group("model", "from");
   b.Add(
-       "model.family", "The family of a model that is described by the dimensions below.",
+       "model.family", "Architecture family of a model defined by the dimensions below.",
        [](Recipe & r, size_t) -> auto& { return r.model.spec.family; })
       .Choices(model::NamedFamilies())
       .Default("one of preset, from and family is required")
       .Group("model", "family");
-  const char* inherited = "that of the preset or folder";
+  const char* inherited = "from the preset or folder";
   const auto dimension = [&](const char* name, const char* doc, auto member) {
     return b.Add(name, doc, member).Range(1, 1e9).Default(inherited);
   };
-  dimension(
-      "model.layers", "Transformer layers.", [](Recipe & r, size_t) -> auto& { return r.model.spec.layers; })
+  const auto computed = [&](const char* name, const char* doc, auto get, auto set) {
+    using T = std::decay_t<decltype(get(std::declval<const model::Architecture&>()))>;
+    Row row =
+        b.AddInput(name, doc, KindOf<T>())
+            .Accessors(
+                [get](const Recipe& r, size_t) -> std::optional<Value> { return ToValue(get(r.model.spec)); },
+                [set](Recipe& r, size_t, const Value& value) { set(r.model.spec, std::get<T>(value)); })
+            .Default(inherited);
+    if (KindOf<T>() == Kind::kInt) row.Range(1, 1e9);
+    return row;
+  };
+  computed("model.layers", "Number of transformer layers.", model::NumLayers, model::SetNumLayers)
       .AtMost(10000);
+  // A field that every layer's attention or MLP has.
+  const auto of_each = [&](const char* name, const char* doc, auto of, auto field) {
+    return computed(
+        name, doc, [of, field](const model::Architecture& spec) { return of(spec).*field; },
+        [field](model::Architecture& spec, auto value) { SetEach(spec, field, value); });
+  };
   dimension(
       "model.hidden", "Width of the residual stream.",
       [](Recipe & r, size_t) -> auto& { return r.model.spec.hidden; });
+  of_each("model.heads", "Number of query heads.", model::AttentionOf, &model::Attention::heads);
+  of_each("model.kv_heads", "Number of key and value heads; must divide heads.", model::AttentionOf,
+          &model::Attention::kv_heads)
+      .Default("from the preset or folder; with family, same as heads");
+  of_each("model.head_dim", "Dimension of each head.", model::AttentionOf, &model::Attention::head_dim)
+      .Default("from the preset or folder, otherwise hidden / heads");
+  of_each("model.ffn", "Inner width of the MLP.", model::MlpOf, &model::Mlp::ffn);
   dimension(
-      "model.heads", "Query heads.", [](Recipe & r, size_t) -> auto& { return r.model.spec.heads; });
-  dimension(
-      "model.kv_heads", "Key and value heads; a divisor of heads.",
-      [](Recipe & r, size_t) -> auto& { return r.model.spec.kv_heads; })
-      .Default("that of the preset or folder; with family: heads");
-  dimension(
-      "model.head_dim", "Size of one head.",
-      [](Recipe & r, size_t) -> auto& { return r.model.spec.head_dim; })
-      .Default("hidden / heads, unless the preset or folder has its own");
-  dimension(
-      "model.ffn", "Inner width of the MLP.", [](Recipe & r, size_t) -> auto& { return r.model.spec.ffn; });
-  dimension(
-      "model.vocab", "Rows of the embedding.",
+      "model.vocab", "Number of rows in the embedding table.",
       [](Recipe & r, size_t) -> auto& { return r.model.spec.vocab; });
   dimension(
-      "model.max_position", "Longest sequence that the model is meant for.",
+      "model.max_position", "Longest sequence the model supports.",
       [](Recipe & r, size_t) -> auto& { return r.model.spec.max_position; })
       .Unit("tokens");
   b.Add(
-       "model.tie_embeddings", "The output projection is the embedding.",
+       "model.tie_embeddings", "Reuse the embedding matrix as the output projection.",
        [](Recipe & r, size_t) -> auto& { return r.model.spec.tie_embeddings; })
       .Default(inherited);
+  of_each("model.qkv_bias", "Add biases to the query, key and value projections.", model::AttentionOf,
+          &model::Attention::qkv_bias);
+  of_each("model.attention_out_bias", "Add a bias to the attention output projection.", model::AttentionOf,
+          &model::Attention::out_bias);
+  of_each("model.mlp_bias", "Add biases to the MLP.", model::MlpOf, &model::Mlp::bias);
   b.Add(
-       "model.qkv_bias", "Biases in the query, key and value projections.",
-       [](Recipe & r, size_t) -> auto& { return r.model.spec.qkv_bias; })
-      .Default(inherited);
-  b.Add(
-       "model.attention_out_bias", "A bias in the attention's output projection.",
-       [](Recipe & r, size_t) -> auto& { return r.model.spec.attention_out_bias; })
-      .Default(inherited);
-  b.Add(
-       "model.mlp_bias", "Biases in the MLP.",
-       [](Recipe & r, size_t) -> auto& { return r.model.spec.mlp_bias; })
-      .Default(inherited);
-  b.Add(
-       "model.norm_eps", "Epsilon of RMSNorm.",
-       [](Recipe & r, size_t) -> auto& { return r.model.spec.norm_eps; })
+       "model.norm_eps", "RMSNorm epsilon.",
+       [](Recipe & r, size_t) -> auto& { return r.model.spec.norm.eps; })
       .Above(0)
       .AtMost(1)
       .Default(inherited);
   b.Add(
-       "model.rope_theta", "Base of the rotary position frequencies.",
-       [](Recipe & r, size_t) -> auto& { return r.model.spec.rope_theta; })
+       "model.rope_theta", "Base of the rotary embedding (RoPE) frequencies.",
+       [](Recipe & r, size_t) -> auto& { return r.model.spec.rope.theta; })
       .Above(1)
       .AtMost(1e15)
       .Default(inherited);
@@ -150,22 +154,21 @@ void AddModel(Builder& b) {
       .Default(inherited);
   b.Add(
        "model.weights",
-       "Where the first weights come from: `\"random\"`, `\"from\"` (the folder of model.from, in fp32, bf16 "
-       "or "
-       "fp16) or the path of a checkpoint folder.",
+       "Initial weights: `\"random\"`, `\"from\"` (load the weights in the model.from folder, in fp32, bf16 "
+       "or fp16), or the path of a checkpoint folder.",
        [](Recipe & r, size_t) -> auto& { return r.model.weights; })
       .Path({"random", "from"});
-  b.AddInput("model.rope_scaling", "`\"none\"` drops the RoPE scaling of the preset or folder.",
+  b.AddInput("model.rope_scaling", "`\"none\"` disables the RoPE scaling of the preset or folder.",
              Kind::kString)
       .Choices({"none"})
       .Default(inherited)
       .Group("rope_scaling", "none")
       .Accessors(
           [](const Recipe& r, size_t) -> std::optional<Value> {
-            if (r.model.spec.rope_scaling.has_value()) return std::nullopt;
+            if (r.model.spec.rope.scaling.has_value()) return std::nullopt;
             return Value(std::string("none"));
           },
-          [](Recipe& r, size_t, const Value&) { r.model.spec.rope_scaling.reset(); });
+          [](Recipe& r, size_t, const Value&) { r.model.spec.rope.scaling.reset(); });
   const auto scaling = [&](const char* name, const char* doc, auto member) {
     using T = std::remove_reference_t<decltype(member(std::declval<model::RopeScaling&>()))>;
     return b.AddInput(name, doc, KindOf<T>())
@@ -175,27 +178,28 @@ void AddModel(Builder& b) {
         .Group("rope_scaling", "table")
         .Accessors(
             [member](const Recipe& r, size_t) -> std::optional<Value> {
-              if (!r.model.spec.rope_scaling.has_value()) return std::nullopt;
-              model::RopeScaling scaling = *r.model.spec.rope_scaling;
+              if (!r.model.spec.rope.scaling.has_value()) return std::nullopt;
+              model::RopeScaling scaling = *r.model.spec.rope.scaling;
               return ToValue(member(scaling));
             },
             [member](Recipe& r, size_t, const Value& value) {
-              std::optional<model::RopeScaling>& scaling = r.model.spec.rope_scaling;
+              std::optional<model::RopeScaling>& scaling = r.model.spec.rope.scaling;
               if (!scaling.has_value()) scaling.emplace();
               FromValue(value, member(*scaling));
             });
   };
   scaling(
-      "model.rope_scaling.factor", "Llama 3 RoPE scaling: how much the low frequencies are stretched.",
+      "model.rope_scaling.factor", "Llama 3 RoPE scaling: factor by which low frequencies are stretched.",
       [](model::RopeScaling & s) -> auto& { return s.factor; });
   scaling(
-      "model.rope_scaling.low_freq_factor", "Llama 3 RoPE scaling: start of the blend.",
+      "model.rope_scaling.low_freq_factor", "Llama 3 RoPE scaling: lower end of the blended frequency band.",
       [](model::RopeScaling & s) -> auto& { return s.low_freq_factor; });
   scaling(
-      "model.rope_scaling.high_freq_factor", "Llama 3 RoPE scaling: end of the blend.",
+      "model.rope_scaling.high_freq_factor", "Llama 3 RoPE scaling: upper end of the blended frequency band.",
       [](model::RopeScaling & s) -> auto& { return s.high_freq_factor; });
   scaling(
-      "model.rope_scaling.original_max_position", "Llama 3 RoPE scaling: context before the stretch.",
+      "model.rope_scaling.original_max_position",
+      "Llama 3 RoPE scaling: context length of the unscaled model.",
       [](model::RopeScaling & s) -> auto& { return s.original_max_position; })
       .Unit("tokens");
 }
@@ -204,49 +208,54 @@ void AddSource(Builder& b, const std::string& list, std::vector<DataSource>& (*e
   const bool is_train = list == "data.train";
   const auto name = [&](const char* leaf) { return absl::StrCat(list, "[].", leaf); };
   b.Add(
-       name("name"), "Name of the source in reports and metrics.",
+       name("name"), "Name of this source in reports and metrics.",
        [entries](Recipe & r, size_t i) -> auto& { return entries(r)[i].name; })
       .Default(is_train ? "`train-<number>`" : "`eval-<number>`");
   Row files = b.Add(
-                   name("files"), "Files, or patterns with `*`, `?`, `[...]` and `**`; sorted by bytes.",
+                   name("files"),
+                   "Paths or glob patterns (`*`, `?`, `[...]`, `**`). Files are read in bytewise order of "
+                   "their paths.",
                    [entries](Recipe & r, size_t i) -> auto& { return entries(r)[i].files; })
                   .OfKind(Kind::kGlobList);
   if (is_train) {
     files.Required();
   } else {
-    files.OmitEmpty().Default("none: then holdout").Group("eval_source", "files");
+    files.OmitEmpty().Default("none (then holdout is required)").Group("eval_source", "files");
   }
   b.Add(
-       name("kind"), "Format of the files; `auto` goes by their names.",
+       name("kind"), "Format of the files; `auto` infers it from their names.",
        [entries](Recipe & r, size_t i) -> auto& { return entries(r)[i].kind; })
-      .Choices({"auto", "indexed", "jsonl", "text"});
+      .Choices({"auto", "indexed", "jsonl", "parquet", "text"});
   b.Add(
-      name("text_field"), "For jsonl: the field with the text.", [entries](Recipe & r, size_t i) -> auto& {
+      name("text_field"),
+      "For JSONL and Parquet: the field that contains the text.", [entries](Recipe & r, size_t i) -> auto& {
         return entries(r)[i].text_field;
       });
   b.Add(
        name("prompt_field"),
-       "For jsonl: a field whose text goes before the text and does not count in the loss.",
+       "For JSONL and Parquet: the field that contains a prompt. The prompt precedes the text and is "
+       "excluded from the loss.",
        [entries](Recipe & r, size_t i) -> auto& { return entries(r)[i].prompt_field; })
       .OmitEmpty()
       .Default("none");
   if (is_train) {
     b.Add(
-         name("weight"), "Share of the tokens drawn from this source; for all sources or for none.",
+         name("weight"),
+         "Share of training tokens drawn from this source. Set it for every source or for none.",
          [entries](Recipe & r, size_t i) -> auto& { return entries(r)[i].weight; })
         .Above(0)
         .AtMost(1e9)
-        .AutoIs("by size");
+        .AutoIs("proportional to its size");
   } else {
     b.Add(
          name("holdout"),
-         "Instead of files: this share of the documents of every training source is held out from training "
-         "and evaluated.",
+         "Instead of files: share of each training source's documents to hold out from training and evaluate "
+         "on.",
          [entries](Recipe & r, size_t i) -> auto& { return entries(r)[i].holdout; })
         .Above(0)
         .Below(1)
         .OmitEmpty()
-        .Default("none: then files")
+        .Default("none (then files is required)")
         .Group("eval_source", "holdout");
   }
 }
@@ -254,45 +263,47 @@ void AddSource(Builder& b, const std::string& list, std::vector<DataSource>& (*e
 void AddData(Builder& b) {
   b.Add(
        "data.tokenizer",
-       "`\"byte\"` (one token per byte), or the path of a tokenizer.json, a sentencepiece .model, or a "
-       "folder that has "
-       "one. Files that hold tokens already (.bin/.idx) need none.",
+       "`\"byte\"` (one token per byte), or the path of a tokenizer.json, a SentencePiece .model file, or a "
+       "folder that contains either. Pre-tokenized files (.bin/.idx) need no tokenizer.",
        [](Recipe & r, size_t) -> auto& { return r.data.tokenizer; })
       .Path({"byte"})
-      .Default("the one in model.from if model.weights is \"from\" and it has one, else \"byte\"");
+      .Default(
+          "the tokenizer in the model.from folder if it has one and model.weights is \"from\"; otherwise "
+          "\"byte\"");
   b.Add(
       "data.end_of_document",
-      "The token that ends each document, as the tokenizer spells it, or `none`. `auto` takes the "
-      "model's own from tokenizer_config.json, generation_config.json or config.json next to the "
-      "tokenizer, otherwise the first special token that is known to end a text.",
+      "Token that ends each document, spelled as in the tokenizer, or `none`. `auto` reads it from "
+      "tokenizer_config.json, special_tokens_map.json, generation_config.json or config.json next to the "
+      "tokenizer, and falls back to the first special token known to end a text.",
       [](Recipe & r, size_t) -> auto& { return r.data.end_of_document; });
   b.Add(
-       "data.seq_len", "Length of one sequence.", [](Recipe & r, size_t) -> auto& { return r.data.seq_len; })
+       "data.seq_len", "Sequence length.", [](Recipe & r, size_t) -> auto& { return r.data.seq_len; })
       .Unit("tokens")
       .Range(1, 1 << 24);
   b.Add(
        "data.packing",
-       "How documents share a sequence. `whole`: none is cut, and a sequence ends with padding. "
-       "`documents`: one stream, cut every data.seq_len tokens, with attention inside each document "
-       "only. `continuous`: the same stream, with attention across documents. `auto`: `whole` for "
-       "sources with a prompt_field, `documents` for the others.",
+       "How documents are packed into sequences. `whole` never splits a document and pads the end of each "
+       "sequence. `documents` splits one stream of documents every data.seq_len tokens and limits attention "
+       "to the same document. `continuous` splits the stream the same way but lets attention cross "
+       "documents. `auto` means `whole` for sources with a prompt_field and `documents` for all others.",
        [](Recipe & r, size_t) -> auto& { return r.data.packing; })
       .Choices({"auto", "documents", "continuous", "whole"});
   b.Add(
        "data.long_documents",
-       "What to do with a document of more than data.seq_len tokens if documents are placed whole: "
-       "skip it, or cut it after data.seq_len tokens.",
+       "What to do with documents longer than data.seq_len tokens when documents are packed whole: `skip` "
+       "them, or `cut` them to their first data.seq_len tokens.",
        [](Recipe & r, size_t) -> auto& { return r.data.long_documents; })
       .Choices({"skip", "cut"});
   b.Add(
        "data.on_bad_line",
-       "What to do with a line of JSONL that is not a JSON object, or whose text or prompt is missing "
-       "or not a string: stop and name the line, or skip it. `launch` counts skipped lines and names "
-       "the first ten.",
+       "What to do with a bad record: `stop` with an error that names it, or `skip` it. A JSONL line is bad "
+       "if it is not a JSON object, or if its text or prompt is missing or not a string. A Parquet row is "
+       "bad if its text or prompt is null or not UTF-8. `launch` reports how many records it skipped and "
+       "lists the first ten.",
        [](Recipe & r, size_t) -> auto& { return r.data.on_bad_line; })
       .Choices({"stop", "skip"});
   b.Add(
-      "data.shuffle", "Draw the documents in a random order that depends on run.seed alone.",
+      "data.shuffle", "Read documents in a random order that depends only on run.seed.",
       [](Recipe & r, size_t) -> auto& { return r.data.shuffle; });
   AddSource(
       b, "data.train", [](Recipe & r) -> auto& { return r.data.train; });
@@ -306,42 +317,61 @@ void AddTrain(Builder& b) {
       .OfKind(Kind::kCount)
       .Unit("steps")
       .Range(1, 1e12)
-      .Default("from tokens; one of the two is required")
+      .Default("derived from train.tokens or train.epochs; one of the three is required")
       .Free()
       .Group("length", "steps");
-  b.AddInput("train.tokens", "Length of the run in tokens, padding included; rounded up to a step.",
+  b.AddInput("train.tokens", "Length of the run in tokens, including padding, rounded up to a whole step.",
              Kind::kCount)
       .Unit("tokens")
       .Range(1, kMaxCount)
       .Free()
       .Group("length", "tokens");
+  b.AddInput(
+       "train.epochs",
+       "Length of the run in passes over the training data, such as 3 or 0.5, rounded up to a whole step. "
+       "`launch` counts the data and stores the resulting number of steps with the run. When you resume, "
+       "epochs are still counted from the run's first step. Cannot be combined with source weights.",
+       Kind::kDouble)
+      .Unit("epochs")
+      .Above(0)
+      .AtMost(1e6)
+      .Free()
+      .Group("length", "epochs")
+      .Accessors(
+          [](const Recipe& r, size_t) {
+            return r.train.epochs.has_value() ? std::optional<Value>(*r.train.epochs) : std::nullopt;
+          },
+          [](Recipe& r, size_t, const Value& value) {
+            const double* const epochs = std::get_if<double>(&value);
+            r.train.epochs = epochs != nullptr ? std::optional<double>(*epochs) : std::nullopt;
+          });
   b.Add(
-       "train.batch_sequences", "Sequences of one step, over all workers.",
+       "train.batch_sequences", "Sequences per step across all workers.",
        [](Recipe & r, size_t) -> auto& { return r.train.batch_sequences; })
       .OfKind(Kind::kCount)
       .Unit("sequences")
       .Range(1, 1e9)
-      .Default("262,144 tokens, at least one sequence")
+      .Default("enough for 262,144 tokens, at least one sequence")
       .Group("batch", "sequences");
-  b.AddInput("train.batch_tokens", "Tokens of one step; a multiple of data.seq_len.", Kind::kCount)
+  b.AddInput("train.batch_tokens", "Tokens per step across all workers; must be a multiple of data.seq_len.",
+             Kind::kCount)
       .Unit("tokens")
       .Range(1, kMaxCount)
       .Group("batch", "tokens");
   b.Add(
        "train.micro_batch",
-       "Sequences that one worker computes at a time. Accumulation = batch / (micro_batch x dp_replicate x "
-       "dp_shard).",
+       "Sequences that each worker processes at once. Gradient accumulation = batch / (micro_batch x "
+       "dp_replicate x dp_shard).",
        [](Recipe & r, size_t) -> auto& { return r.train.micro_batch; })
       .Unit("sequences")
       .Range(1, 1e9)
-      .AutoIs("auto: the largest that fits, chosen by the planner")
+      .AutoIs("auto (the largest that fits, chosen by the planner)")
       .Free();
   b.Add(
        "train.precision",
-       "Type of the weights and activations that are computed with; `auto` takes fp32 on a CPU without bf16 "
-       "instructions and bf16 elsewhere. Planning for an accelerator, `auto` is the fastest of bf16 (fp16 "
-       "where "
-       "there is none) and fp8.",
+       "Data type of weights and activations during computation. `auto` is bf16, or fp32 on a CPU without "
+       "bf16 instructions. In a plan for an accelerator, `auto` is the faster of bf16 (fp16 if the device "
+       "lacks bf16) and fp8.",
        [](Recipe & r, size_t) -> auto& { return r.train.precision; })
       .Choices({"fp32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4", "auto"})
       .Refuse("fp16", "this version trains in fp32 and bf16")
@@ -350,32 +380,30 @@ void AddTrain(Builder& b) {
       .Refuse("nvfp4", "this version trains in fp32 and bf16");
   b.Add(
        "train.master_dtype",
-       "Type of the weights as the optimizer updates them. `bf16` takes less memory (docs/guide/train.md): "
-       "there are "
-       "no fp32 masters, and an updated weight is rounded up or down by chance (stochastic rounding), so "
-       "that "
-       "small updates are not lost. For `train.precision = \"bf16\"`.",
+       "Data type of the weights that the optimizer updates. `bf16` saves memory by keeping no fp32 master "
+       "weights (docs/guide/train.md); stochastic rounding keeps small updates from being lost. Requires "
+       "`train.precision = \"bf16\"`.",
        [](Recipe & r, size_t) -> auto& { return r.train.master_dtype; })
       .Choices({"fp32", "bf16"});
   b.Add(
-       "train.gradient_dtype", "Type in which gradients are accumulated and reduced.",
+       "train.gradient_dtype", "Data type in which gradients are accumulated and reduced.",
        [](Recipe & r, size_t) -> auto& { return r.train.gradient_dtype; })
       .Choices({"fp32", "bf16"})
       .Refuse("bf16", "this version accumulates and reduces gradients in fp32");
   b.Add(
-       "train.z_loss", "Weight of the square of the log of the softmax's denominator in the loss.",
+       "train.z_loss", "Weight of the z-loss term, the squared log of the softmax denominator.",
        [](Recipe & r, size_t) -> auto& { return r.train.z_loss; })
       .Range(0, 1)
       .BySet();
   b.Add(
-       "train.eval_every", "Evaluate every so many steps; 0 = only at the end.",
+       "train.eval_every", "Number of steps between evaluations; 0 evaluates only at the end.",
        [](Recipe & r, size_t) -> auto& { return r.train.eval_every; })
       .OfKind(Kind::kCount)
       .Unit("steps")
       .Range(0, 1e12)
       .BySet();
   b.Add(
-       "train.eval_batches", "At most so many batches in one evaluation of one set.",
+       "train.eval_batches", "Maximum number of batches per evaluation set.",
        [](Recipe & r, size_t) -> auto& { return r.train.eval_batches; })
       .OfKind(Kind::kCount)
       .Unit("batches")
@@ -383,7 +411,8 @@ void AddTrain(Builder& b) {
       .BySet();
   b.Add(
        "train.on_nonfinite",
-       "When a loss or gradient is not finite: stop, or skip the update of that step, on all workers alike.",
+       "What to do when a loss or gradient is not finite: `stop` the run, or `skip` that step's update on "
+       "all workers.",
        [](Recipe & r, size_t) -> auto& { return r.train.on_nonfinite; })
       .Choices({"stop", "skip"})
       .BySet();
@@ -421,16 +450,15 @@ void AddOptimizer(Builder& b) {
       .Doc(OptimizerSummaries())
       .Choices(optim::Names());
   b.Add(
-       "optimizer.lr", "Learning rate after the warm-up.",
+       "optimizer.lr", "Peak learning rate, reached at the end of the warm-up.",
        [](Recipe & r, size_t) -> auto& { return r.optimizer.lr; })
       .Range(0, 1000)
       .Default(OfEachOptimizer(nullptr, [](Values d) { return FormatDouble(d.lr); }))
       .BySet();
-  b.AddInput(
-       "optimizer.betas",
-       "The two decay rates. adamw: of the first and second moments; lion: of the average whose sign it "
-       "takes, and of the one that it keeps.",
-       Kind::kDoubleList)
+  b.AddInput("optimizer.betas",
+             "The two decay rates: for adamw, those of the first and second moments; for lion, those of the "
+             "update direction and of the stored momentum.",
+             Kind::kDoubleList)
       .AtLeast(0)
       .Below(1)
       .Accessors(
@@ -448,7 +476,7 @@ void AddOptimizer(Builder& b) {
         return absl::StrCat("[", FormatDouble(d.beta1), ", ", FormatDouble(d.beta2), "]");
       }));
   b.Add(
-       "optimizer.eps", "Added to the root of the second moments.",
+       "optimizer.eps", "Constant added to the square root of the second moment.",
        [](Recipe & r, size_t) -> auto& { return r.optimizer.eps; })
       .Above(0)
       .AtMost(1)
@@ -456,7 +484,7 @@ void AddOptimizer(Builder& b) {
       .Default(OfEachOptimizer("eps", [](Values d) { return FormatDouble(d.eps); }))
       .BySet();
   b.Add(
-       "optimizer.momentum", "Decay rate of the sum of gradients that each step follows.",
+       "optimizer.momentum", "Momentum coefficient, the decay rate of the running gradient sum.",
        [](Recipe & r, size_t) -> auto& { return r.optimizer.momentum; })
       .AtLeast(0)
       .Below(1)
@@ -464,44 +492,48 @@ void AddOptimizer(Builder& b) {
       .Default(OfEachOptimizer("momentum", [](Values d) { return FormatDouble(d.momentum); }));
   b.Add(
        "optimizer.weight_decay",
-       "Weight decay. Decoupled: a parameter shrinks by lr times it; sgd adds it to the gradient instead.",
+       "Weight decay. It is decoupled, so each parameter shrinks by lr times this value per step, except in "
+       "sgd, which adds the decay to the gradient.",
        [](Recipe & r, size_t) -> auto& { return r.optimizer.weight_decay; })
       .Range(0, 1000)
       .Default(OfEachOptimizer(nullptr, [](Values d) { return FormatDouble(d.weight_decay); }))
       .BySet();
   b.Add(
        "optimizer.no_decay",
-       "Patterns (`*`, `?`) over parameter names that get no weight decay. One that matches nothing is an "
-       "error, unless it is in the default.",
+       "Name patterns (`*`, `?`) of the parameters exempt from weight decay. A pattern that matches no "
+       "parameter is an error, unless it is a default.",
        [](Recipe & r, size_t) -> auto& { return r.optimizer.no_decay; })
       .BySet();
   b.Add(
-       "optimizer.clip_norm", "Largest global gradient norm; 0 = off.",
+       "optimizer.clip_norm", "Maximum global gradient norm; 0 disables clipping.",
        [](Recipe & r, size_t) -> auto& { return r.optimizer.clip_norm; })
       .Range(0, 1e9)
       .BySet();
   b.Add(
-       "optimizer.lr_schedule", "How the learning rate goes from lr to min_lr after the warm-up.",
+       "optimizer.lr_schedule", "How the learning rate decays from lr to min_lr after the warm-up.",
        [](Recipe & r, size_t) -> auto& { return r.optimizer.lr_schedule; })
       .Choices({"cosine", "linear", "wsd", "constant"})
       .BySet();
   b.Add(
-       "optimizer.warmup_steps", "Steps in which the learning rate grows to lr.",
+       "optimizer.warmup_steps", "Number of steps over which the learning rate rises to lr.",
        [](Recipe & r, size_t) -> auto& { return r.optimizer.warmup_steps; })
       .OfKind(Kind::kCount)
       .Unit("steps")
       .Range(0, 1e12)
       .BySet();
   b.Add(
-       "optimizer.decay_steps", "Step at which the learning rate has reached min_lr.",
+       "optimizer.decay_steps", "Step at which the learning rate reaches min_lr.",
        [](Recipe & r, size_t) -> auto& { return r.optimizer.decay_steps; })
       .OfKind(Kind::kCount)
       .Unit("steps")
       .Range(1, 1e12)
-      .AutoIs("auto: train.steps of the first launch, recorded, so that a longer resume keeps the past curve")
+      .AutoIs(
+          "auto (train.steps of the first launch, recorded so that extending the run does not change the "
+          "curve)")
       .BySet();
   b.Add(
-       "optimizer.decay_fraction", "For wsd: the last share of decay_steps, in which the rate falls.",
+       "optimizer.decay_fraction",
+       "For wsd: fraction of decay_steps, at the end, over which the learning rate decays.",
        [](Recipe & r, size_t) -> auto& { return r.optimizer.decay_fraction; })
       .Above(0)
       .AtMost(1)
@@ -515,58 +547,62 @@ void AddOptimizer(Builder& b) {
 
 void AddParallel(Builder& b) {
   const auto degree = [&](const char* name, const char* doc, auto member) {
-    return b.Add(name, doc, member).Range(1, 1e6).AutoIs("auto: chosen by the planner").Free();
+    return b.Add(name, doc, member).Range(1, 1e6).AutoIs("auto (chosen by the planner)").Free();
   };
   degree(
-      "parallel.dp_replicate", "Replicas of the (sharded) model.",
+      "parallel.dp_replicate", "Number of data-parallel replicas of the (possibly sharded) model.",
       [](Recipe & r, size_t) -> auto& { return r.parallel.dp_replicate; });
   degree(
-      "parallel.dp_shard", "Workers over which ZeRO shards one replica.",
+      "parallel.dp_shard", "Number of workers across which ZeRO shards each replica.",
       [](Recipe & r, size_t) -> auto& { return r.parallel.dp_shard; });
   const auto only_one = [&](const char* name, const char* doc, const char* what, auto member) {
     degree(name, doc, member).Refuse(">1", what);
   };
   b.Add(
-       "parallel.tp", "Tensor parallelism: workers that share each product, each with some heads.",
+       "parallel.tp",
+       "Tensor-parallel degree: number of workers that share each matrix product and the attention heads.",
        [](Recipe & r, size_t) -> auto& { return r.parallel.tp; })
       .Range(1, 1e6)
-      .AutoIs("auto: chosen by the planner")
+      .AutoIs("auto (chosen by the planner)")
       .Free();
   only_one(
-      "parallel.cp", "Context parallelism.", "this version does not train with context parallelism",
+      "parallel.cp", "Context-parallel degree.", "this version does not train with context parallelism",
       [](Recipe & r, size_t) -> auto& { return r.parallel.cp; });
   b.Add(
-       "parallel.pp", "Stages of the pipeline, each on workers of its own.",
+       "parallel.pp", "Pipeline-parallel degree: number of pipeline ranks, each with its own workers.",
        [](Recipe & r, size_t) -> auto& { return r.parallel.pp; })
       .Range(1, 1e6)
-      .AutoIs("auto: chosen by the planner")
+      .AutoIs("auto (chosen by the planner)")
       .Free();
   only_one(
-      "parallel.ep", "Expert parallelism.", "this version does not train with expert parallelism",
+      "parallel.ep", "Expert-parallel degree.", "this version does not train with expert parallelism",
       [](Recipe & r, size_t) -> auto& { return r.parallel.ep; });
   only_one(
-      "parallel.etp", "Tensor parallelism of each expert.",
+      "parallel.etp", "Tensor-parallel degree within each expert.",
       "this version does not train with expert parallelism",
       [](Recipe & r, size_t) -> auto& { return r.parallel.etp; });
   b.Add(
-       "parallel.virtual_stages", "Stages of the model on each rank of the pipeline.",
+       "parallel.virtual_stages", "Number of model stages per pipeline rank.",
        [](Recipe & r, size_t) -> auto& { return r.parallel.virtual_stages; })
       .Range(1, 1e6)
-      .AutoIs("auto: chosen by the planner, with `schedule` stated the fewest that it takes")
+      .AutoIs("auto (chosen by the planner; if `schedule` is set, the fewest it allows)")
       .Free();
   const auto planned = [&](const char* name, const char* doc, auto member) {
-    return b.Add(name, doc, member).AutoIs("auto: chosen by the planner").Free();
+    return b.Add(name, doc, member).AutoIs("auto (chosen by the planner)").Free();
   };
   planned(
-      "parallel.schedule", "The order of the pipeline's passes; docs/design/schedules.md draws them.",
+      "parallel.schedule",
+      "Pipeline schedule, that is, the order of forward and backward passes. See the diagrams in "
+      "docs/design/schedules.md.",
       [](Recipe & r, size_t) -> auto& { return r.parallel.schedule; })
       .Choices(schedule::PipelineKindNames())
-      .AutoIs("auto: chosen by the planner; 1f1b if no other gains 3 %")
+      .AutoIs("auto (chosen by the planner; 1f1b unless another schedule gains 3 %)")
       .Group("order", "schedule");
   b.Add(
        "parallel.schedule_file",
-       "A file with an order of your own, instead of `schedule`: a line per rank, its passes in order "
-       "(docs/reference/formats.md has the form). It is proven before it runs, and kept with the run.",
+       "File with a custom pipeline schedule, to use instead of `schedule`. Each line lists one rank's "
+       "passes in order (format: docs/reference/formats.md). The schedule is validated before the run and "
+       "stored with it.",
        [](Recipe & r, size_t) -> auto& { return r.parallel.schedule_file; })
       .Path()
       .OmitEmpty()
@@ -574,7 +610,7 @@ void AddParallel(Builder& b) {
       .Group("order", "schedule_file")
       .Free();
   b.Add(
-       "parallel.passes", "The lines of `schedule_file`, where they stand in the recipe itself.",
+       "parallel.passes", "The lines of a `schedule_file`, written directly in the recipe.",
        [](Recipe & r, size_t) -> auto& { return r.parallel.passes; })
       .OmitEmpty()
       .Default("none")
@@ -582,59 +618,60 @@ void AddParallel(Builder& b) {
       .Free();
   planned(
       "parallel.recomputed_layers",
-      "With recompute = \"full\": so many layers of each stage are recomputed, the first ones, and the "
-      "others keep what they need; as many as the model has are all. A list is of the pp x virtual_stages "
-      "stages, in the order of the model. In what-ifs of other trainers one number, of each pipeline rank.",
+      "With recompute = \"full\", number of layers to recompute in each stage, starting with its first "
+      "layer; the rest keep their activations. The model's total number of layers means all. A list gives "
+      "one number per stage (pp x virtual_stages), in model order. In estimates of other trainers, it gives "
+      "one number per pipeline rank.",
       [](Recipe & r, size_t) -> auto& { return r.parallel.recomputed_layers; })
       .Range(0, 10000)
       .OrOne()
-      .AutoIs("auto: all; where recompute is \"auto\" too, as few of each stage as fit");
+      .AutoIs("auto (all; if recompute is also \"auto\", as few per stage as memory allows)");
   planned(
-      "parallel.stage_layers", "Layers of each of the pp x virtual_stages stages, in the order of the model.",
+      "parallel.stage_layers", "Number of layers in each of the pp x virtual_stages stages, in model order.",
       [](Recipe & r, size_t) -> auto& { return r.parallel.stage_layers; })
       .Range(0, 10000)
-      .AutoIs("auto: balanced; the embedding and the head count by the time that they take");
+      .AutoIs("auto (balanced by time, counting the embedding and the head)");
   planned(
       "parallel.context",
-      "How context-parallel ranks see each other's keys and values: passed round in a ring, gathered first, "
-      "or "
-      "heads exchanged for tokens.",
+      "How context-parallel ranks exchange keys and values: `ring` passes them around a ring, `all-gather` "
+      "gathers them first, and `all-to-all` trades heads for tokens.",
       [](Recipe & r, size_t) -> auto& { return r.parallel.context; })
       .Choices({"ring", "all-gather", "all-to-all"})
       .Refuse("*", "this version does not train with context parallelism");
   planned(
       "parallel.sequence_parallel",
-      "With tensor parallelism: norms and residuals are cut along the sequence too.",
+      "With tensor parallelism, also split norms and residuals along the sequence dimension.",
       [](Recipe & r, size_t) -> auto& { return r.parallel.sequence_parallel; })
-      .AutoIs("auto: true with tp > 1; in what-ifs of other trainers as the framework does it");
+      .AutoIs("auto (true if tp > 1; in estimates of other trainers, whatever the framework does)");
   planned(
-      "parallel.offload", "What waits in host memory: `\"optimizer\"`, `\"activations\"`; `[]` is nothing.",
+      "parallel.offload",
+      "What to offload to host memory: `\"optimizer\"`, `\"activations\"`, or both. `[]` offloads nothing.",
       [](Recipe & r, size_t) -> auto& { return r.parallel.offload; })
       .Choices({"optimizer", "activations"})
-      .Refuse("*", "this version offloads nothing");
+      .Refuse("*", "this version does not support offloading");
   b.Add(
        "parallel.zero_stage",
-       "What is sharded over dp_shard: 1 the optimizer, 2 and the gradients, 3 and the parameters; 0 is "
-       "plain "
-       "data parallelism (DDP) and needs dp_shard = 1.",
+       "State to shard across the dp_shard workers: 1 shards the optimizer state, 2 also the gradients, 3 "
+       "also the parameters. 0 is plain data parallelism (DDP) and requires dp_shard = 1.",
        [](Recipe & r, size_t) -> auto& { return r.parallel.zero_stage; })
       .Range(0, 3)
-      .AutoIs("auto: chosen by the planner")
+      .AutoIs("auto (chosen by the planner)")
       .Free();
   b.Add(
        "parallel.recompute",
-       "Which activations the backward pass computes again instead of keeping them: none; \"selective\": "
-       "what "
-       "takes no product (norms, activation functions, rows gathered for tensor parallelism); \"attention\": "
-       "attention as well; \"full\": all between the inputs of layers. In what-ifs of other trainers "
-       "selective is what the framework selects.",
+       "Activations that the backward pass recomputes instead of storing. \"none\" stores everything. "
+       "\"selective\" recomputes whatever needs no matrix product: norms, activation functions, and rows "
+       "gathered for tensor parallelism. \"attention\" also recomputes attention. \"full\" recomputes "
+       "everything except layer inputs. In estimates of other trainers, \"selective\" means that framework's "
+       "own selection.",
        [](Recipe & r, size_t) -> auto& { return r.parallel.recompute; })
       .Choices({"none", "selective", "attention", "full"})
-      .AutoIs("auto: chosen by the planner")
+      .AutoIs("auto (chosen by the planner)")
       .Free();
   b.Add(
        "parallel.prefetch",
-       "Gather the next block's parameters and reduce the last one's gradients while this one computes.",
+       "While one block computes, gather the next block's parameters and reduce the previous block's "
+       "gradients.",
        [](Recipe & r, size_t) -> auto& { return r.parallel.prefetch; })
       .Free();
 }
@@ -645,75 +682,74 @@ void AddMachine(Builder& b) {
     return b.Add(name, doc, member)
         .OfKind(kind)
         .Range(1, kMaxCount)
-        .AutoIs("auto: as in the catalogue")
+        .AutoIs("auto (the catalogue's value)")
         .Free();
   };
   b.Add(
-       "cluster.node", "The machine of the catalogue that the accelerators are in.",
+       "cluster.node", "Machine type, from the catalogue, that contains the accelerators.",
        [](Recipe & r, size_t) -> auto& { return r.cluster.node; })
-      .AutoIs("auto: the one that the device is most often met in")
+      .AutoIs("auto (the most common machine for the device)")
       .Free();
   own(
-      "cluster.memory", "Memory of one device, all that the driver gives.", Kind::kBytes,
+      "cluster.memory", "Memory per device that the driver makes available.", Kind::kBytes,
       [](Recipe & r, size_t) -> auto& { return r.cluster.memory_bytes; });
   own(
-      "cluster.memory_bandwidth", "Of one device's memory, by its data sheet.", Kind::kBandwidth,
+      "cluster.memory_bandwidth", "Memory bandwidth per device, from its data sheet.", Kind::kBandwidth,
       [](Recipe & r, size_t) -> auto& { return r.cluster.memory_bandwidth; });
   own(
-      "cluster.half_flops", "Dense bf16 matrix products of one device.", Kind::kCount,
+      "cluster.half_flops", "Dense bf16 matrix-multiply rate of one device.", Kind::kCount,
       [](Recipe & r, size_t) -> auto& { return r.cluster.half_flops; })
       .Unit("FLOP/s");
   own(
-      "cluster.fp8_flops", "Dense fp8 matrix products of one device.", Kind::kCount,
+      "cluster.fp8_flops", "Dense fp8 matrix-multiply rate of one device.", Kind::kCount,
       [](Recipe & r, size_t) -> auto& { return r.cluster.fp8_flops; })
       .Unit("FLOP/s");
   own(
-      "cluster.scale_up_bandwidth", "From one device to its neighbours in the node, one direction.",
+      "cluster.scale_up_bandwidth", "One-way bandwidth from a device to its neighbors in the node.",
       Kind::kBandwidth, [](Recipe & r, size_t) -> auto& { return r.cluster.scale_up_bandwidth; });
   own(
-      "cluster.scale_out_bandwidth", "Of one network adapter, one direction.", Kind::kBandwidth,
+      "cluster.scale_out_bandwidth", "One-way bandwidth of one network adapter.", Kind::kBandwidth,
       [](Recipe & r, size_t) -> auto& { return r.cluster.scale_out_bandwidth; });
   own(
-      "cluster.nics", "Network adapters of a node that collectives use.", Kind::kInt,
+      "cluster.nics", "Number of network adapters per node available to collectives.", Kind::kInt,
       [](Recipe & r, size_t) -> auto& { return r.cluster.nics; })
       .AtMost(1024);
   own(
-      "cluster.host_memory", "Main memory of a node, for offload.", Kind::kBytes,
+      "cluster.host_memory", "Main memory per node, used for offloading.", Kind::kBytes,
       [](Recipe & r, size_t) -> auto& { return r.cluster.host_memory_bytes; });
 }
 
 void AddCluster(Builder& b) {
   b.Add(
-       "cluster.nodes", "Machines.", [](Recipe & r, size_t) -> auto& { return r.cluster.nodes; })
+       "cluster.nodes", "Number of machines.", [](Recipe & r, size_t) -> auto& { return r.cluster.nodes; })
       .Range(1, 1e6)
       .Free();
   b.Add(
-       "cluster.devices_per_node", "Workers on each machine.",
+       "cluster.devices_per_node", "Number of workers per machine.",
        [](Recipe & r, size_t) -> auto& { return r.cluster.devices_per_node; })
       .Range(1, 1024)
-      .Default("`1`; with an accelerator of the catalogue: as many as the node has")
+      .Default("`1`; for an accelerator from the catalogue, the number of devices in its node")
       .Free();
   b.Add(
        "cluster.device",
-       "What a worker computes on: `\"cpu\"`; `\"cuda\"`, the NVIDIA GPUs of this machine "
-       "(docs/guide/gpus.md); an accelerator of docs/reference/catalogue.md in any spelling "
-       "(`\"h100-sxm-80gb\"`, `\"A100 40GB\"`), which `trainctl plan` plans for without having one; or "
-       "`\"auto\"`: what this machine has, with its number and memory, else "
-       "`\"cpu\"`.",
+       "Device that workers use: `\"cpu\"`; `\"cuda\"` for this machine's NVIDIA GPUs (docs/guide/gpus.md); "
+       "an accelerator from docs/reference/catalogue.md in any spelling (`\"h100-sxm-80gb\"`, `\"A100 "
+       "40GB\"`), which `trainctl plan` can plan for on any machine; or `\"auto\"` for this machine's "
+       "accelerators, with their number and memory, or `\"cpu\"` if there are none.",
        [](Recipe & r, size_t) -> auto& { return r.cluster.device; })
       .Free();
   b.Add(
-       "cluster.memory_limit", "Memory that one worker may use.",
+       "cluster.memory_limit", "Maximum memory per worker.",
        [](Recipe & r, size_t) -> auto& { return r.cluster.memory_limit_bytes; })
       .OfKind(Kind::kBytes)
       .Range(1, kMaxCount)
-      .AutoIs("auto: what the machine has, divided by its workers; of an accelerator all it has")
+      .AutoIs("auto (the machine's memory divided among its workers; for an accelerator, all of its memory)")
       .Free();
   b.Add(
-       "cluster.threads_per_worker", "Threads of one worker.",
+       "cluster.threads_per_worker", "Number of threads per worker.",
        [](Recipe & r, size_t) -> auto& { return r.cluster.threads_per_worker; })
       .Range(1, 4096)
-      .AutoIs("auto: allowed cores / workers, at least 1")
+      .AutoIs("auto (available cores / workers, at least 1)")
       .Free();
   AddMachine(b);
 }
@@ -721,44 +757,42 @@ void AddCluster(Builder& b) {
 void AddPlan(Builder& b) {
   b.Add(
        "plan.framework",
-       "Whose run `trainctl plan` works out: `\"trainctl\"`, our own, which `launch` runs; or a what-if, "
-       "another trainer by a name of docs/reference/other-trainers.md (`\"megatron-core\"`, "
-       "`\"torchtitan\"`), priced and never run.",
+       "Trainer that `trainctl plan` plans for: `\"trainctl\"`, whose plan `launch` can run, or another "
+       "trainer from docs/reference/other-trainers.md (`\"megatron-core\"`, `\"torchtitan\"`), whose run can "
+       "only be estimated.",
        [](Recipe & r, size_t) -> auto& { return r.plan.framework; })
-      .Refuse("*", "a what-if of another trainer, for `trainctl plan` alone; remove it to launch")
+      .Refuse("*", "runs of other trainers can only be estimated, with `trainctl plan`; remove it to launch")
       .Free();
   b.Add(
        "plan.objective",
-       "What the plan is the best in: time of a step, cost of a token (GPU-hours where there is no price), "
-       "free "
-       "memory, or the number of GPUs that meets the deadline.",
+       "Goal of the planner: step time, cost per token (in GPU-hours if no price is set), free memory, or "
+       "the number of GPUs needed to meet the deadline.",
        [](Recipe & r, size_t) -> auto& { return r.plan.objective; })
       .Choices({"step_time", "cost", "headroom", "fewest_gpus"})
       .Free();
   b.Add(
-       "plan.price_per_gpu_hour", "What one device costs.",
+       "plan.price_per_gpu_hour", "Price of one device per hour.",
        [](Recipe & r, size_t) -> auto& { return r.plan.price_per_gpu_hour; })
       .Unit("dollars")
       .Range(0, 1e6)
-      .Default("`0.0`: costs are told in GPU-hours")
+      .Default("`0.0` (costs are in GPU-hours)")
       .Free();
   b.Add(
-       "plan.deadline", "Time in which the whole run must be over; needs train.steps or train.tokens.",
+       "plan.deadline", "Time within which the whole run must finish. Requires train.steps or train.tokens.",
        [](Recipe & r, size_t) -> auto& { return r.plan.deadline; })
       .Range(1, 1e10)
-      .AutoIs("auto: none")
+      .AutoIs("auto (none)")
       .Free();
   b.Add(
        "plan.gpu_mtbf",
-       "Mean time between failures of one device, of whatever stops the job; the effective time of the run "
-       "is "
-       "told with it.",
+       "Mean time between failures of one device, counting every failure that stops the job. If set, plans "
+       "account for the time lost to failures.",
        [](Recipe & r, size_t) -> auto& { return r.plan.gpu_mtbf; })
       .Range(1, 1e12)
-      .AutoIs("auto: failures are left out")
+      .AutoIs("auto (failures are ignored)")
       .Free();
   b.Add(
-       "plan.restart_time", "From a failure to the first step after it.",
+       "plan.restart_time", "Time from a failure until training resumes.",
        [](Recipe & r, size_t) -> auto& { return r.plan.restart_time; })
       .Range(0, 1e7)
       .Free();
@@ -768,7 +802,7 @@ void AddSsh(Builder& b) {
   const auto is_ssh = [](const Recipe& r) { return r.launch.backend == "ssh"; };
   b.Add(
        "launch.ssh.hosts",
-       "Machines, `\"name\"` or `\"user@name\"`, in the order of the ranks; the first `cluster.nodes` are "
+       "Machines in rank order, as `\"name\"` or `\"user@name\"`. The first `cluster.nodes` of them are "
        "used.",
        [](Recipe & r, size_t) -> auto& { return r.launch.ssh.hosts; })
       .OmitEmpty()
@@ -778,7 +812,8 @@ void AddSsh(Builder& b) {
       .Free();
   b.Add(
        "launch.ssh.hosts_file",
-       "File with a machine on each line; `#` starts a comment. Read anew at each launch and resume.",
+       "File that lists one machine per line; `#` starts a comment. The file is read again at every launch "
+       "and resume.",
        [](Recipe & r, size_t) -> auto& { return r.launch.ssh.hosts_file; })
       .Path()
       .OmitEmpty()
@@ -788,7 +823,8 @@ void AddSsh(Builder& b) {
       .Free();
   b.Add(
        "launch.ssh.options",
-       "Given to ssh before the machine's name: `[\"-p\", \"2222\"]`, `[\"-F\", \"ssh_config\"]`.",
+       "Extra ssh options, placed before the machine's name: `[\"-p\", \"2222\"]`, `[\"-F\", "
+       "\"/home/me/ssh_config\"]`.",
        [](Recipe & r, size_t) -> auto& { return r.launch.ssh.options; })
       .OmitEmpty()
       .Where(is_ssh)
@@ -797,12 +833,12 @@ void AddSsh(Builder& b) {
        "launch.ssh.program", "Path of trainctl on the other machines.",
        [](Recipe & r, size_t) -> auto& { return r.launch.ssh.program; })
       .Path()
-      .AutoIs("auto: the path of this program")
+      .AutoIs("auto (the path of this program)")
       .Where(is_ssh)
       .Free();
   b.Add(
        "launch.slurm.submit_options",
-       "Given to the `sbatch` that `launch` and `resume` submit a job with where they are in no allocation: "
+       "Extra `sbatch` options for jobs that `launch` and `resume` submit from outside an allocation: "
        "`[\"--partition=gpu\", \"--time=24:00:00\"]`.",
        [](Recipe & r, size_t) -> auto& { return r.launch.slurm.submit_options; })
       .OmitEmpty()
@@ -810,16 +846,15 @@ void AddSsh(Builder& b) {
       .Free();
   b.Add(
        "launch.slurm.save_before",
-       "How long before the end of its time a submitted job saves and goes back into the queue. Longer than "
-       "a "
-       "step and a save.",
+       "How long before its time limit a submitted job saves a checkpoint and requeues itself. Must be "
+       "longer than one step plus one save.",
        [](Recipe & r, size_t) -> auto& { return r.launch.slurm.save_before; })
       .Range(1, 65535)
       .Where([](const Recipe& r) { return r.launch.backend == "slurm"; })
       .Free();
   b.Add(
        "launch.slurm.step_options",
-       "Given to the `srun` that starts one agent on each node: `[\"--network=...\"]`.",
+       "Extra options for the `srun` that starts one agent per node: `[\"--network=...\"]`.",
        [](Recipe & r, size_t) -> auto& { return r.launch.slurm.step_options; })
       .OmitEmpty()
       .Where([](const Recipe& r) { return r.launch.backend == "slurm"; })
@@ -835,30 +870,31 @@ void AddKubernetes(Builder& b) {
   };
   own(
       "launch.kubernetes.name",
-      "Name of the Job, its Service, NetworkPolicy and Secret; pods are called NAME-0, NAME-1, ...",
+      "Name of the Job and of its Service, NetworkPolicy and Secret. Pods are named NAME-0, NAME-1, ...",
       [](Recipe & r, size_t) -> auto& { return r.launch.kubernetes.name; })
       .Default("required to launch");
   own(
       "launch.kubernetes.namespace", "Namespace of the Job.",
       [](Recipe & r, size_t) -> auto& { return r.launch.kubernetes.name_space; })
-      .Default("that of kubectl's context");
+      .Default("the namespace of kubectl's current context");
   own(
-      "launch.kubernetes.image", "Container image that has trainctl in its PATH.",
+      "launch.kubernetes.image", "Container image with trainctl on its PATH.",
       [](Recipe & r, size_t) -> auto& { return r.launch.kubernetes.image; })
       .Default("required to launch");
   own(
       "launch.kubernetes.claim",
-      "PersistentVolumeClaim of the file system that all pods share (access mode ReadWriteMany).",
+      "PersistentVolumeClaim for the file system that all pods share (access mode ReadWriteMany).",
       [](Recipe & r, size_t) -> auto& { return r.launch.kubernetes.claim; })
       .Default("required to launch");
   own(
       "launch.kubernetes.mount",
-      "Where pods mount it. Recipe and run folder lie below, and so do data, tokenizer and model.",
+      "Path at which pods mount the shared file system. The recipe, run folder, data, tokenizer and model "
+      "must be below it.",
       [](Recipe & r, size_t) -> auto& { return r.launch.kubernetes.mount; })
       .Default("`\"/shared\"`");
   b.Add(
        "launch.kubernetes.user",
-       "User and group id of the pods' processes, which must be able to write below the mount; 0 = root.",
+       "User and group ID of the pods' processes, which must be able to write below the mount; 0 is root.",
        [](Recipe & r, size_t) -> auto& { return r.launch.kubernetes.user; })
       .Default("`1000`")
       .Range(0, std::numeric_limits<int32_t>::max())
@@ -868,26 +904,28 @@ void AddKubernetes(Builder& b) {
 
 void AddRest(Builder& b) {
   b.Add(
-       "checkpoint.every_steps", "Save every so many steps. A stop and the end of the run save as well.",
+       "checkpoint.every_steps",
+       "Number of steps between checkpoints. The run also saves one when it is stopped and when it ends.",
        [](Recipe & r, size_t) -> auto& { return r.checkpoint.every_steps; })
       .OfKind(Kind::kCount)
       .Unit("steps")
       .Range(1, 1e12)
-      .AutoIs("auto: a tenth of the run, at least 10 and at most 1000; off when `every` is given")
+      .AutoIs("auto (a tenth of the run, between 10 and 1000; off if `every` is set)")
       .Free();
   b.Add(
-       "checkpoint.every", "Save every so much time.",
+       "checkpoint.every", "Time between checkpoints.",
        [](Recipe & r, size_t) -> auto& { return r.checkpoint.every; })
       .Range(1, 1e9)
-      .AutoIs("auto: off")
+      .AutoIs("auto (off)")
       .Free();
   b.Add(
-       "checkpoint.keep", "Newest checkpoints that are kept.",
+       "checkpoint.keep", "Number of most recent checkpoints to keep.",
        [](Recipe & r, size_t) -> auto& { return r.checkpoint.keep; })
       .Range(1, 1e6)
       .Free();
   b.Add(
-       "checkpoint.keep_every_steps", "Checkpoints at multiples of this step are never deleted; 0 = off.",
+       "checkpoint.keep_every_steps",
+       "Never delete a checkpoint whose step is a multiple of this number; 0 disables this.",
        [](Recipe & r, size_t) -> auto& { return r.checkpoint.keep_every_steps; })
       .OfKind(Kind::kCount)
       .Unit("steps")
@@ -895,117 +933,123 @@ void AddRest(Builder& b) {
       .Free();
   b.Add(
        "checkpoint.keep_best",
-       "Name of an evaluation set: the checkpoint with its lowest loss is kept, however old. Only steps that "
-       "are "
-       "evaluated count, so make `train.eval_every` a divisor of `every_steps`.",
+       "Evaluation set whose best checkpoint (lowest loss) is always kept. Only checkpoints at evaluated "
+       "steps qualify, so make `every_steps` a multiple of `train.eval_every`.",
        [](Recipe & r, size_t) -> auto& { return r.checkpoint.keep_best; })
       .OmitEmpty()
       .Default("none")
       .Free();
   b.Add(
        "checkpoint.at_end",
-       "Save when the last step is done. Without it a run keeps what `every_steps` and `every` saved; a stop "
-       "saves in any case.",
+       "Save a checkpoint after the last step. If false, only `every_steps` and `every` trigger saves; "
+       "stopping a run always saves.",
        [](Recipe & r, size_t) -> auto& { return r.checkpoint.at_end; })
       .Free();
   b.Add(
        "checkpoint.async",
-       "Copy the state in memory, which needs room for one copy of each worker's optimizer state, and "
-       "write the copy while training goes on.",
+       "Copy the state in memory and write the copy while training continues. Each worker needs memory for a "
+       "second copy of its optimizer state.",
        [](Recipe & r, size_t) -> auto& { return r.checkpoint.async; })
       .Free();
   b.Add(
        "checkpoint.when_busy",
-       "When a save is due and the one before is still being written: wait for it, or skip the new one. A "
-       "stop and the end of the run always wait.",
+       "What to do when a save is due while the previous checkpoint is still being written: `wait` for it, "
+       "or `skip` the new one. A stop and the end of the run always wait.",
        [](Recipe & r, size_t) -> auto& { return r.checkpoint.when_busy; })
       .Choices({"wait", "skip"})
       .Free();
   b.Add(
        "launch.backend",
-       "How workers are started: `local`, on this machine; `ssh`, on the machines of `[launch.ssh]`; "
-       "`slurm`, "
-       "on the nodes of the allocation that `trainctl launch` is in, or in a job that it submits "
-       "(docs/guide/slurm.md); "
-       "`kubernetes`, in the pods of a Job, whose manifest `launch --dry-run` prints "
+       "Where to start workers: `local`, on this machine; `ssh`, on the machines in `[launch.ssh]`; `slurm`, "
+       "on the nodes of the current allocation, or in a job that `trainctl launch` submits "
+       "(docs/guide/slurm.md); `kubernetes`, in the pods of a Job whose manifest `launch --dry-run` prints "
        "(docs/guide/kubernetes.md).",
        [](Recipe & r, size_t) -> auto& { return r.launch.backend; })
       .Choices({"local", "ssh", "slurm", "kubernetes"})
       .Free();
   b.Add(
        "launch.max_restarts",
-       "Restarts from the last checkpoint after failures without a new checkpoint in between; 0 = none.",
+       "Maximum number of consecutive restarts without a new checkpoint in between; 0 disables restarts.",
        [](Recipe & r, size_t) -> auto& { return r.launch.max_restarts; })
       .Range(0, 1e6)
       .Free();
   b.Add(
        "launch.detect_timeout",
-       "Silence after which a worker counts as lost; that it has ended is noticed at once.",
+       "How long a worker may go without a heartbeat before it is considered lost. If its process exits, the "
+       "launcher notices immediately.",
        [](Recipe & r, size_t) -> auto& { return r.launch.detect_timeout; })
       .Range(0.1, 3600)
       .Free();
   b.Add(
-       "launch.stop_timeout", "Time from the stop signal to the kill signal.",
+       "launch.stop_timeout", "How long a worker may take to stop before it is killed.",
        [](Recipe & r, size_t) -> auto& { return r.launch.stop_timeout; })
       .Range(0, 86400)
       .Free();
   b.Add(
        "launch.collective_timeout",
-       "Time that a rank waits for the others in a collective before the job counts as hung; longer than "
-       "the slowest rank needs to write its part of a checkpoint.",
+       "How long a rank may wait for others in a collective before the job is considered hung. Must be "
+       "longer than the slowest rank takes to write its part of a checkpoint.",
        [](Recipe & r, size_t) -> auto& { return r.launch.collective_timeout; })
       .Range(1, 86400)
       .Free();
   b.Add(
        "launch.hang_timeout",
-       "Time that a worker may stand still at most, with all that it does unchanged: in a library call, on a "
-       "file, in a kernel of a device. One that neither computes nor waits for a disk is noticed sooner: "
-       "after "
-       "20 times the longest pause that its phase had so far, at least 60 s, and 5 minutes in a phase that "
-       "is "
-       "not known yet.",
+       "How long a worker may go without progress, for example in a library call, a file operation or a "
+       "device kernel. A worker that is neither computing nor waiting for a disk is considered hung sooner: "
+       "after 20 times the longest pause seen so far in the same phase, but at least 60 s, or after 5 "
+       "minutes in a phase that has not been observed often enough.",
        [](Recipe & r, size_t) -> auto& { return r.launch.hang_timeout; })
       .Range(1, 86400)
       .Free();
   b.Add(
        "launch.log_limit",
-       "Size at which a worker's log is renamed to `rank-NNNNN.log.1` and a new log is started. An existing "
-       "file "
-       "of that name is replaced, so a worker's logs take at most twice this size.",
+       "Size at which a worker's log is rotated to `rank-NNNNN.log.1`, replacing the previous one. A "
+       "worker's logs therefore take at most twice this size.",
        [](Recipe & r, size_t) -> auto& { return r.launch.log_limit_bytes; })
       .OfKind(Kind::kBytes)
       .Range(1, kMaxCount)
       .Free();
   b.Add(
        "launch.coordinator_timeout",
-       "How long other machines keep their workers running without hearing from the launcher; at least twice "
-       "launch.detect_timeout.",
+       "How long other machines keep their workers running without hearing from the launcher. Must be at "
+       "least twice launch.detect_timeout.",
        [](Recipe & r, size_t) -> auto& { return r.launch.coordinator_timeout; })
       .Range(1, 86400)
       .Free();
   b.Add(
        "launch.interface",
-       "Network that the machines of a run use for each other (gRPC, Gloo, NCCL): an interface's name, an "
-       "address, or a range such as `10.0.0.0/8` that has one address of each machine.",
+       "Network that connects the run's machines (gRPC, Gloo, NCCL): an interface name, an address, or a "
+       "range such as `10.0.0.0/8` that contains one address of each machine.",
        [](Recipe & r, size_t) -> auto& { return r.launch.interface; })
-      .AutoIs("auto: the one on the route to the launcher")
+      .AutoIs("auto (the interface on the route to the launcher)")
       .Free();
   b.Add(
        "launch.pass_env",
-       "Variables of the caller, by name, that workers on other machines get besides `[launch.env]`; they "
-       "get no others of it. Their values are not stored.",
+       "Names of environment variables to pass from the caller to workers on other machines, in addition to "
+       "`[launch.env]`. No others are passed. Their values are not stored.",
        [](Recipe & r, size_t) -> auto& { return r.launch.pass_env; })
       .Default("none")
       .Free();
   b.Add(
-       "launch.env", "Environment variables for the workers, by name. Not for secrets: recipes are stored.",
+       "launch.env",
+       "Environment variables for the workers. Do not put secrets here, because recipes are stored.",
        [](Recipe & r, size_t) -> auto& { return r.launch.env; })
+      .Default("none")
+      .Free();
+  b.Add(
+       "launch.on_event",
+       "Program and arguments that the launcher runs for each event of the run, passing the event on stdin "
+       "as a line of JSON (docs/guide/monitoring.md). A program path that contains `/` is relative to the "
+       "recipe. Do not put secrets here, because recipes are stored.",
+       [](Recipe & r, size_t) -> auto& { return r.launch.on_event; })
+      .Command()
+      .OmitEmpty()
       .Default("none")
       .Free();
   AddSsh(b);
   AddKubernetes(b);
   b.Add(
-       "metrics.every_steps", "Write a line of metrics every so many steps.",
+       "metrics.every_steps", "Number of steps between lines of metrics.",
        [](Recipe & r, size_t) -> auto& { return r.metrics.every_steps; })
       .OfKind(Kind::kCount)
       .Unit("steps")
@@ -1013,26 +1057,35 @@ void AddRest(Builder& b) {
       .Free();
   b.Add(
        "metrics.tensorboard",
-       "Write TensorBoard events into the run folder as the run goes on (`trainctl export tensorboard` makes "
-       "them "
-       "afterwards).",
+       "Write TensorBoard events to the run folder during the run. (`trainctl export tensorboard` can also "
+       "write them afterwards.)",
        [](Recipe & r, size_t) -> auto& { return r.metrics.tensorboard; })
       .Free();
   b.Add(
        "metrics.trace_steps",
-       "Steps of which each worker records when its instructions ran, counted from 1; `trainctl trace` joins "
-       "them.",
+       "Steps, counted from 1, in which each worker records the timing of its instructions. `trainctl trace` "
+       "merges the records.",
        [](Recipe & r, size_t) -> auto& { return r.metrics.trace_steps; })
       .Default("none")
       .AtLeast(1)
       .Free();
   b.Add(
        "metrics.profile_steps",
-       "Steps of which each worker records its device's kernels and copies by name, counted from 1, into "
-       "`profiles/` of the run folder (for Perfetto).",
+       "Steps, counted from 1, in which each worker records the name of every kernel and copy on its device. "
+       "The profiles are written to `profiles/` in the run folder and open in Perfetto.",
        [](Recipe & r, size_t) -> auto& { return r.metrics.profile_steps; })
       .Default("none")
       .AtLeast(1)
+      .Free();
+  b.Add(
+       "metrics.prometheus",
+       "Where to publish metrics for Prometheus (docs/guide/monitoring.md): `HOST:PORT`, at which the "
+       "launcher serves `/metrics` (port 0 picks a free port), or the path of a `*.prom` file that it keeps "
+       "up to date.",
+       [](Recipe & r, size_t) -> auto& { return r.metrics.prometheus; })
+      .PathEndingWith(kPrometheusFileSuffix)
+      .OmitEmpty()
+      .Default("off")
       .Free();
 }
 

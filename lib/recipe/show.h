@@ -1,4 +1,4 @@
-// A recipe and its schema as text for people. Pure; thread safe.
+// Renders a recipe and its schema in human-readable form. Pure; thread-safe.
 #pragma once
 
 #include <set>
@@ -8,17 +8,17 @@
 
 namespace trainctl::recipe {
 
-// The resolved recipe as TOML, each value with where it came from as a comment. It is itself a
-// recipe that resolves to the same values, wherever it is read.
+// Returns the resolved recipe as TOML, with a comment that gives the origin of each value. The result is
+// itself a recipe and resolves to the same values in any folder.
 std::string ToToml(const LoadedRecipe& loaded);
-// Of its fields those at `paths` alone ("train.steps", "data.train[0].files").
+// Like above, but includes only the fields at `paths`, such as "train.steps" or "data.train[0].files".
 std::string ToToml(const LoadedRecipe& loaded, const std::set<std::string>& paths);
 
-// The same as one JSON object: {"schema": "trainctl.recipe-show.v1", "recipe": {...}, "origin": {...},
-// "notes": [...]}.
+// Returns the resolved recipe as a JSON object: {"schema": "trainctl.recipe-show.v1", "recipe": {...},
+// "origin": {...}, "notes": [...]}.
 std::string ToShowJson(const LoadedRecipe& loaded);
 
-// docs/reference/recipe.md, from the schema alone.
+// Returns the contents of docs/reference/recipe.md, generated from the schema.
 std::string ReferencePage();
 
 }  // namespace trainctl::recipe

@@ -22,8 +22,8 @@ constexpr bool kChoice = true;
 std::vector<Starter> AllStarters() {
   return {
       {"text",
-       "a small Llama from text files, on this machine's CPU",
-       "Put text files (*.txt) into data/ next to it, then: trainctl plan {recipe}",
+       "a small Llama model trained on text files, on this machine's CPU",
+       "Put text files (*.txt) into data/ next to the recipe, then run: trainctl plan {recipe}",
        {{"run.name", "\"text\""},
         {"run.seed", nullptr, kChoice},
         {"model.preset", "\"toy-5m\""},
@@ -49,10 +49,9 @@ std::vector<Starter> AllStarters() {
         {"checkpoint.every_steps", "200"},
         {"checkpoint.keep", nullptr, kChoice}}},
       {"jsonl",
-       "a small Llama from two JSONL sources, mixed by weight",
-       "Write data/web.jsonl, data/books.jsonl and data/eval.jsonl (a JSON object with a \"text\" on each "
-       "line), "
-       "then: trainctl plan {recipe}",
+       "a small Llama model trained on two JSONL sources, mixed by weight",
+       "Create data/web.jsonl, data/books.jsonl and data/eval.jsonl (one JSON object with a \"text\" field "
+       "per line), then run: trainctl plan {recipe}",
        {{"run.name", "\"jsonl\""},
         {"model.preset", "\"llama-25m\""},
         {"model.vocab", "256"},
@@ -82,10 +81,9 @@ std::vector<Starter> AllStarters() {
         {"checkpoint.every", "\"15m\""},
         {"launch.max_restarts", nullptr, kChoice}}},
       {"finetune",
-       "more training of a Hugging Face model on prompts and answers",
-       "Put the model's folder (config.json, tokenizer.json, *.safetensors) at model/ and data/train.jsonl "
-       "(objects with "
-       "\"prompt\" and \"text\") next to it, then: trainctl plan {recipe}",
+       "fine-tuning a Hugging Face model on prompts and answers",
+       "Put the model (config.json, tokenizer.json, *.safetensors) into model/ and create data/train.jsonl "
+       "(objects with \"prompt\" and \"text\") next to the recipe, then run: trainctl plan {recipe}",
        {{"run.name", "\"finetune\""},
         {"model.from", "\"model\""},
         {"model.weights", "\"from\""},
@@ -109,8 +107,8 @@ std::vector<Starter> AllStarters() {
         {"parallel.recompute", "\"auto\"", kChoice},
         {"checkpoint.every_steps", "100"}}},
       {"h100-8b",
-       "a plan of Llama 3.1 8B on one machine of 8 H100",
-       "A plan needs no data and no GPU: trainctl plan {recipe}",
+       "a plan for Llama 3.1 8B on one machine with 8 H100 GPUs",
+       "Planning needs neither data nor a GPU: trainctl plan {recipe}",
        {{"run.name", "\"llama3.1-8b\""},
         {"model.preset", "\"llama3.1-8b\""},
         {"data.seq_len", "8192"},
@@ -122,8 +120,8 @@ std::vector<Starter> AllStarters() {
         {"parallel.zero_stage", "\"auto\"", kChoice},
         {"parallel.recompute", "\"auto\"", kChoice}}},
       {"h100-70b",
-       "a plan of Llama 3.1 70B on 8 machines of 8 H100",
-       "A plan needs no data and no GPU: trainctl plan {recipe} --explain",
+       "a plan for Llama 3.1 70B on 8 machines with 8 H100 GPUs each",
+       "Planning needs neither data nor a GPU: trainctl plan {recipe} --explain",
        {{"run.name", "\"llama3.1-70b\""},
         {"model.preset", "\"llama3.1-70b\""},
         {"data.seq_len", "8192"},
@@ -135,8 +133,9 @@ std::vector<Starter> AllStarters() {
         {"parallel.dp_replicate", "\"auto\"", kChoice},
         {"parallel.recompute", "\"auto\"", kChoice}}},
       {"h100-moe",
-       "a what-if: Qwen3 30B-A3B, a mixture of experts, as Megatron-LM would run it on 4 machines of 8 H100",
-       "Nothing of it can be launched: trainctl plan {recipe}",
+       "an estimate for Qwen3 30B-A3B, a mixture of experts, in Megatron-LM on 4 machines with 8 H100 GPUs "
+       "each",
+       "This can only be planned, not launched: trainctl plan {recipe}",
        {{"run.name", "\"qwen3-30b-a3b\""},
         {"model.preset", "\"qwen3-30b-a3b\""},
         {"data.seq_len", "4096"},
@@ -225,10 +224,9 @@ std::string StarterText(const Starter& starter, absl::string_view file_name) {
   std::string text;
   AddComment(text, absl::StrCat(file_name, ": ", starter.summary, "."));
   AddComment(text, StarterBefore(starter, file_name));
-  absl::StrAppend(
-      &text,
-      "#\n# Lines that begin with # and a letter are choices left as they are. All fields: trainctl recipe "
-      "explain TABLE\nrecipe_version = 1\n");
+  absl::StrAppend(&text,
+                  "#\n# Lines that begin with # and a letter show defaults. To list all fields: trainctl "
+                  "recipe explain TABLE\nrecipe_version = 1\n");
   std::string entry;
   for (const StarterLine& line : starter.lines) {
     const Place place = PlaceOf(line.key);

@@ -1,5 +1,5 @@
-// Recipes to begin with, for `trainctl new`: a few lines of values each; every comment comes from the schema,
-// so that it is never behind it. Pure; thread safe.
+// Starter recipes for `trainctl new`, a few lines each. Their comments are generated from the schema, so they
+// never go out of date. Pure; thread-safe.
 #pragma once
 
 #include <string>
@@ -11,28 +11,31 @@
 
 namespace trainctl::recipe {
 
-// One field: at `value` (TOML), or, where `is_comment`, shown as a choice that is left at its default.
+// A field set to `value` (TOML). If `is_comment`, the line is commented out, to show an option that keeps its
+// default.
 struct StarterLine {
-  const char* key;    // "train.steps", "data.train[0].files"
-  const char* value;  // null: the field's default, which then is a value and not a rule
+  const char* key;  // for example "train.steps" or "data.train[0].files"
+  // Null means the field's default, which must be a value rather than a rule.
+  const char* value;
   bool is_comment = false;
 };
 
 struct Starter {
-  const char* name;     // "text"
-  const char* summary;  // one line, for --list and the head of the file
-  const char* before;   // what has to be there before the recipe can be used; with `{recipe}` for its name
-  std::vector<StarterLine> lines;  // the fields of one table stand together
+  const char* name;                // for example "text"
+  const char* summary;             // one-line description for --list and the top of the file
+  const char* before;              // preparation steps; `{recipe}` is replaced by the recipe's file name
+  std::vector<StarterLine> lines;  // fields of the same table must be adjacent
 };
 
-// In the order in which they are listed; the first is what `trainctl new` takes without a name.
+// Returns the starters in display order. `trainctl new` without a name uses the first one.
 absl::Span<const Starter> Starters();
-// UsageError with all names, and the nearest first.
+// Returns the starter with this name. Returns UsageError if there is none; the message lists all names,
+// closest first.
 absl::StatusOr<const Starter*> FindStarter(absl::string_view name);
 
-// The recipe's text; `file_name` is what its first comment calls it.
+// Returns the recipe's text. `file_name` appears in the first comment.
 std::string StarterText(const Starter& starter, absl::string_view file_name);
-// Starter::before for that file.
+// Returns Starter::before with the file name filled in.
 std::string StarterBefore(const Starter& starter, absl::string_view file_name);
 
 }  // namespace trainctl::recipe

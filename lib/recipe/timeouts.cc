@@ -27,14 +27,14 @@ struct Order {
 std::vector<Order> OrdersOf(const LaunchConfig& launch) {
   std::vector<Order> orders = {
       {"launch.coordinator_timeout", launch.coordinator_timeout, kDetect, launch.detect_timeout, 2,
-       "or a machine ends workers that the launcher still counts on"},
+       "or a machine would stop workers that the launcher still considers running"},
       {"launch.collective_timeout", launch.collective_timeout, kDetect, launch.detect_timeout, 0,
-       "or workers that wait for a lost one fail before it is found"},
+       "or workers that wait for a lost worker would fail before the loss is detected"},
       {"launch.hang_timeout", launch.hang_timeout, kDetect, launch.detect_timeout, 1,
-       "or workers of a machine that is not heard for a moment are taken to hang"}};
+       "or workers on a machine that goes silent for a moment would be considered hung"}};
   if (launch.backend == "slurm") {
     orders.push_back({"launch.slurm.save_before", launch.slurm.save_before, "launch.stop_timeout",
-                      launch.stop_timeout, 1, "or Slurm ends the job before a save may have ended"});
+                      launch.stop_timeout, 1, "or Slurm might kill the job before a save finishes"});
   }
   return orders;
 }
@@ -79,13 +79,12 @@ std::vector<WrongOrder> FindWrongOrders(const LaunchConfig& launch) {
   }
   const absl::Duration most = NodeTimeout(launch);
   if (launch.detect_timeout > most) {
-    wrong.push_back(
-        {{"launch.detect_timeout"},
-         absl::StrCat("launch.detect_timeout (", DurationText(launch.detect_timeout),
-                      ") must be at most the ", DurationText(most),
-                      " after which a launch gives up a machine that cannot be reached, or it ends "
-                      "before it has found which; set ",
-                      Setting("launch.detect_timeout", most))});
+    wrong.push_back({{"launch.detect_timeout"},
+                     absl::StrCat("launch.detect_timeout (", DurationText(launch.detect_timeout),
+                                  ") must be at most ", DurationText(most),
+                                  ", after which a launch gives up on an unreachable machine; otherwise the "
+                                  "launch ends before it can name that machine; set ",
+                                  Setting("launch.detect_timeout", most))});
   }
   return wrong;
 }

@@ -1,4 +1,4 @@
-// Which waits of a launch must be longer than which others. Pure; thread safe.
+// Checks that the timeouts of a launch are consistent with each other. Pure; thread-safe.
 #pragma once
 
 #include <string>
@@ -9,14 +9,15 @@
 
 namespace trainctl::recipe {
 
-// How long a launch waits for a machine that is not ready, or that it has lost, before it ends.
+// Returns how long a launch waits for a node that is not ready or has been lost before the launch fails.
 absl::Duration NodeTimeout(const LaunchConfig& launch);
 
 struct WrongOrder {
-  std::vector<std::string> paths;  // of the fields, the one that is too short or too long first
-  std::string message;             // which, both values, why, and what to set
+  std::vector<std::string> paths;  // fields involved, the incorrect one first
+  std::string message;             // field at fault, both values, the reason, and a value that works
 };
-// One for each order that the backend needs and the values break; the launcher of one machine needs none.
+// Returns the ordering rules of the recipe's backend that the timeouts violate. The local backend has no such
+// rules.
 std::vector<WrongOrder> FindWrongOrders(const LaunchConfig& launch);
 
 }  // namespace trainctl::recipe

@@ -51,7 +51,7 @@ class TextCheck {
     for (; pos_ < text_.size(); ++pos_) {
       const char c = text_[pos_];
       if (c == '[' && brackets_ == 0 && is_line_start_ && !HeaderHasName()) {
-        return Error("not valid TOML: expected the name of a table after [");
+        return Error("not valid TOML: expected a table name after [");
       }
       if (c != ' ' && c != '\t') is_line_start_ = false;
       if (c == '"' || c == '\'') {
@@ -200,14 +200,14 @@ class Converter {
 absl::StatusOr<toml::table> ParseTable(absl::string_view text, absl::string_view what, bool is_value) {
   if (static_cast<int64_t>(text.size()) > kMaxRecipeBytes) {
     return UsageError(
-        absl::StrCat(what, ": ", text.size(), " bytes; a recipe has at most ", kMaxRecipeBytes));
+        absl::StrCat(what, ": ", text.size(), " bytes, but the limit for a recipe is ", kMaxRecipeBytes));
   }
   TRAINCTL_RETURN_IF_ERROR(TextCheck(text, what, is_value).Run());
   toml::parse_result result;
   try {
     result = toml::parse(std::string_view(text.data(), text.size()));
   } catch (const TomlAssertion&) {
-    return UsageError(absl::StrCat(what, ": not valid TOML, in a way that has no further explanation"));
+    return UsageError(absl::StrCat(what, ": not valid TOML (the parser reports no reason)"));
   }
   if (!result) {
     const toml::parse_error& error = result.error();

@@ -32,7 +32,10 @@ std::string RangeText(const Field& field) {
   const bool high = field.max_value < kInfinity;
   const std::string unit = field.kind == Kind::kDuration ? " s" : "";
   std::string text;
-  if (low) absl::StrAppend(&text, field.above_min ? " above " : " from ", Bound(field.min_value), unit);
+  const char* const least = field.above_min            ? " above "
+                            : high && !field.below_max ? " from "
+                                                       : " of at least ";
+  if (low) absl::StrAppend(&text, least, Bound(field.min_value), unit);
   if (low && high) absl::StrAppend(&text, field.above_min || field.below_max ? " and" : "");
   if (high) {
     const char* word = field.below_max ? " below " : low && !field.above_min ? " to " : " at most ";
@@ -60,7 +63,7 @@ std::string Shown(const RawValue& raw) {
 absl::StatusOr<int64_t> ParseBandwidth(absl::string_view text) {
   const absl::Status wrong =
       UsageError(absl::StrCat(QuoteToml(text.substr(0, 60)),
-                              " is not a bandwidth, such as \"3.35TB/s\" (bytes) or \"400Gb/s\" (bits)"));
+                              " is not a bandwidth such as \"3.35TB/s\" (bytes) or \"400Gb/s\" (bits)"));
   absl::string_view amount = text;
   if (!absl::ConsumeSuffix(&amount, "/s") || amount.size() < 2) return wrong;
   const bool is_bits = amount.back() == 'b';
@@ -81,8 +84,7 @@ class Conversion {
     if (raw.type == RawValue::Type::kString && raw.string_value == "auto" && !HasWord("auto")) {
       if (field_.allow_auto) return Value(Auto{});
       if (field_.kind != Kind::kString && field_.kind != Kind::kPath) {
-        return UsageError(
-            absl::StrCat(path_, ": \"auto\" is not possible here; expected ", Describe(field_)));
+        return UsageError(absl::StrCat(path_, ": \"auto\" is not allowed here; expected ", Describe(field_)));
       }
     }
     return Typed(raw);
@@ -155,7 +157,7 @@ class Conversion {
       if (raw.type == RawValue::Type::kDouble && std::floor(raw.double_value) == raw.double_value &&
           std::abs(raw.double_value) < kBeyondInt64) {
         TRAINCTL_RETURN_IF_ERROR(CheckRange(raw.double_value, raw));
-        return UsageError(absl::StrCat(path_, ": ", Shown(raw), " is written as a fraction; write ",
+        return UsageError(absl::StrCat(path_, ": ", Shown(raw), " has a fractional part; write ",
                                        static_cast<int64_t>(raw.double_value)));
       }
       return Expected(raw);
@@ -204,11 +206,11 @@ class Conversion {
     if (!IsValidUtf8(text)) return UsageError(absl::StrCat(path_, ": the value is not UTF-8 text"));
     const auto is_control = [](unsigned char c) { return absl::ascii_iscntrl(c); };
     if (std::any_of(text.begin(), text.end(), is_control)) {
-      return UsageError(absl::StrCat(path_, ": ", Shown(raw), " has a control character in it"));
+      return UsageError(absl::StrCat(path_, ": ", Shown(raw), " contains a control character"));
     }
     if (!field_.choices.empty() && !HasWord(text)) return Expected(raw);
     const bool may_be_empty = spelling_ == Spelling::kStored || field_.kind == Kind::kStringMap;
-    if (text.empty() && !may_be_empty) return UsageError(absl::StrCat(path_, ": may not be empty"));
+    if (text.empty() && !may_be_empty) return UsageError(absl::StrCat(path_, ": must not be empty"));
     return text;
   }
 
@@ -415,6 +417,9 @@ std::string Describe(const Field& field) {
       break;
     case Kind::kPath:
       text = "a path";
+      if (!field.path_suffix.empty()) {
+        absl::StrAppend(&text, " that ends with ", field.path_suffix, ", or another string");
+      }
       for (auto word = field.keywords.rbegin(); word != field.keywords.rend(); ++word) {
         text = absl::StrCat("\"", *word, "\"", word == field.keywords.rbegin() ? " or " : ", ", text);
       }

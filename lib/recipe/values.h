@@ -1,4 +1,4 @@
-// Between RawValue, Value and the text of a Value. Pure; thread safe.
+// Converts between RawValue, Value, and text. Pure; thread-safe.
 #pragma once
 
 #include <string>
@@ -9,24 +9,24 @@
 
 namespace trainctl::recipe {
 
-// Where the value comes from decides its spelling: a person must give units, a stored recipe has
-// plain integers for bytes.
+// The notation in which a value is written. Users must give units (kWritten), whereas stored recipes contain
+// bytes as plain integers (kStored).
 enum class Spelling : uint8_t { kWritten, kStored };
 
-// Type, range and choices of one value. The message of a failure starts with the field's
-// path and has no place; the caller adds it.
+// Converts a raw value after checking its type, range, and choices. Errors begin with the field's path but do
+// not include where it was set; the caller adds that.
 absl::StatusOr<Value> ConvertValue(const Field& field, absl::string_view path, const RawValue& raw,
                                    Spelling spelling);
 
-// TOML text that ConvertValue reads back to the same value.
+// Returns TOML text that ConvertValue converts back to the same value.
 std::string ToTomlText(const Field& field, const Value& value);
 bool IsValidUtf8(absl::string_view text);
 std::string QuoteToml(absl::string_view text);
-// The shortest decimal that reads back to the same double.
+// Returns the shortest decimal representation that parses back to the same double.
 std::string FormatDouble(double value);
 std::string DurationText(absl::Duration duration);
 
-// "a whole number from 1 to 8": the type and range of a field, for messages and the reference.
+// Describes a field's type and range for messages and the reference, such as "a whole number from 1 to 8".
 std::string Describe(const Field& field);
 
 }  // namespace trainctl::recipe

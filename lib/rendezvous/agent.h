@@ -1,16 +1,16 @@
-// The agent of one node as a pure state machine: what happens to the node's processes, in each attempt.
-// No processes, no clock, no threads: the caller hands in the time and the event, and carries out the
-// actions, in order. Not thread safe.
+// A node's agent as a pure state machine, which decides what happens to the node's processes in each attempt.
+// It owns no processes, clocks or threads: the caller passes in the time and an event, and executes the
+// returned actions in order. Not thread-safe.
 //
 //   idle ──StartWorkers──▶ running ──EndWorkers──▶ ending ──nothing left──▶ idle
 //
-// Whatever happens, an attempt that was started ends with NodeEnded: a worker that ignores SIGTERM gets
-// SIGKILL after the grace, one that has done its work but does not end gets it after stop_timeout, and a
-// keeper that does not say that all is gone, or that one that was killed has ended, gets it after
-// keeper_patience, which ends its workers with it. ShowStacks is answered within stacks_timeout.
+// Every attempt that starts also ends with NodeEnded. A worker gets SIGKILL if it ignores SIGTERM for the
+// grace period, or if it has finished its work but does not exit within stop_timeout. The keeper itself gets
+// SIGKILL, which also ends its workers, if it does not report within keeper_patience that the killed
+// processes have ended. ShowStacks is answered within stacks_timeout.
 //
-// Commands come over the network: one that names a worker that is not there is ignored, and an attempt that
-// begins before the last has ended is told to have failed.
+// Commands arrive over the network and are not trusted. A command that names an unknown worker is ignored,
+// and an attempt that begins before the previous one has ended is reported as failed.
 #pragma once
 
 #include <sys/types.h>
@@ -29,8 +29,10 @@ namespace trainctl::rendezvous {
 
 struct AgentOptions {
   absl::Duration stop_timeout = absl::Seconds(30);
-  absl::Duration keeper_patience = absl::Seconds(15);  // it tells of what it cannot end long before
-  absl::Duration stacks_timeout = absl::Seconds(15);   // Timeouts::stacks
+  // How long the keeper may stay silent before it is killed. A working keeper reports unkillable processes
+  // long before this.
+  absl::Duration keeper_patience = absl::Seconds(15);
+  absl::Duration stacks_timeout = absl::Seconds(15);  // must match Timeouts::stacks
 };
 
 // ---- events -------------------------------------------------------------------------------------
@@ -40,18 +42,20 @@ struct ProcessNotStarted {
 struct ProcessExited {
   int worker = -1;
   ExitStatus exit;
-  Progress last{-1, ""};    // of its board
-  std::string killed_note;  // of SIGKILL: whose it may be ("..., for lack of memory")
-  bool waited = false;      // by its board, for others
+  Progress last{-1, ""};  // progress last shown on its board
+  // Possible origin of a SIGKILL, appended to the description ("..., for lack of memory").
+  std::string killed_note;
+  // Whether its board says that it was waiting for other ranks.
+  bool waited = false;
 };
-// It was killed long ago and does not end: it hangs in the kernel.
+// A process was killed long ago but has not ended, because it is hung in the kernel.
 struct ProcessStuck {
   pid_t pid = 0;
-  int worker = -1;  // -1: none of the workers
+  int worker = -1;  // -1 if the process is not a worker
 };
-struct ProcessesGone {};  // after KillProcesses
-struct KeeperLost {};     // and with it all processes
-struct StacksTaken {};    // after TakeStacks
+struct ProcessesGone {};  // reply to KillProcesses
+struct KeeperLost {};     // the keeper has died, and all of its processes with it
+struct StacksTaken {};    // reply to TakeStacks
 struct ActivityFound {
   int worker = -1;
   Activity activity = Activity::kBusy;
@@ -66,23 +70,24 @@ struct SpawnWorkers {
   int first_rank = 0;
   std::vector<Slot> slots;
 };
-struct SignalWorker {  // and its process group
+struct SignalWorker {  // signals its whole process group
   int worker = -1;
   int signal_number = 0;
 };
-// Into their logs, in this order where not all can be taken at once. StacksTaken follows.
+// Write the workers' stacks to their logs. If they cannot all be taken at once, they are taken in this order.
+// StacksTaken follows.
 struct TakeStacks {
   std::vector<int> workers;
-  int hung = -1;  // what this one says of itself is shown to the person, too
+  int hung = -1;  // hung worker, whose stacks are also shown to the user; -1 for none
 };
-struct DropStacks {};  // it has taken too long
+struct DropStacks {};  // give up on stacks that take too long
 struct LookForActivity {
   int worker = -1;
 };
-struct KillProcesses {};  // all, and what they started
+struct KillProcesses {};  // kills all processes and their descendants
 struct KillKeeper {};
-struct KillOrphans {};  // what a lost keeper has left
-// Nothing is left of the attempt: read what is left of its output, then tell NodeEnded.
+struct KillOrphans {};  // kills the processes that a lost keeper left behind
+// All processes of the attempt have ended. Read the rest of their output, then send NodeEnded.
 struct FinishAttempt {
   int64_t attempt = 0;
   int tail_of = -1;
@@ -103,9 +108,9 @@ class Agent {
 
   int64_t attempt() const { return attempt_; }
   bool is_idle() const { return phase_ == Phase::kIdle; }
-  // Whether the worker that the command is for is there.
+  // Whether every worker that the command names exists on this node.
   bool NamesOwnWorker(const NodeCommand& command) const;
-  // When a Tick has something to do at the latest.
+  // The time by which the next AgentTick must be submitted.
   absl::Duration next_deadline() const;
 
  private:
@@ -114,7 +119,7 @@ class Agent {
     std::string member;
     int rank = -1;
     bool exited = false;
-    std::optional<absl::Duration> left;  // until when it may take to end
+    std::optional<absl::Duration> left;  // deadline for exiting, once its work is done
   };
   using Actions = std::vector<AgentAction>;
 
@@ -138,24 +143,25 @@ class Agent {
   void TellCoordinator(decltype(NodeEvent::what) what, Actions& out) const;
   void KillAll(absl::Duration now, Actions& out);
   void Finish(Actions& out);
-  // "rank 3"
+  // Returns the worker's name in messages, for example "rank 3".
   std::string NameOf(int worker) const;
   bool AllExited() const;
-  // It has left, was given its time and killed, and nobody has told of its end.
+  // Whether the worker was killed because it did not exit after finishing its work, and the keeper has not
+  // yet reported its exit.
   static bool IsOverdue(const Worker& worker);
-  // All have left or ended.
+  // Whether every worker has finished its work or exited.
   bool IsWorkDone() const;
 
   const AgentOptions options_;
   Phase phase_ = Phase::kIdle;
   int64_t attempt_ = 0;
   std::vector<Worker> workers_;
-  bool is_killing_ = false;  // SIGKILL was sent to all
+  bool is_killing_ = false;  // whether SIGKILL was sent to all processes
   bool keeper_lost_ = false;
-  bool is_alone_ = false;  // the keeper was lost when all work was done
+  bool is_alone_ = false;  // whether the keeper was lost after all work was done
   int tail_of_ = -1;
-  int hung_ = -1;                                              // the worker that hangs
-  absl::Duration stacks_deadline_ = absl::InfiniteDuration();  // while stacks are taken
+  int hung_ = -1;                                              // the hung worker; -1 for none
+  absl::Duration stacks_deadline_ = absl::InfiniteDuration();  // finite while stacks are being taken
   absl::Duration kill_deadline_ = absl::InfiniteDuration();
   absl::Duration keeper_deadline_ = absl::InfiniteDuration();
 };

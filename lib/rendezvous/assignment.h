@@ -1,6 +1,5 @@
-// The world of one generation: who is which rank, on how many threads and which cores. One
-// immutable blob per generation, serialized once and verified by every member with a hash. Pure;
-// thread safe.
+// Assigns every member of a generation its rank, threads and cores. A generation's assignment never changes:
+// it is serialized once, and every member verifies its hash. Pure functions; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +13,11 @@ namespace trainctl::rendezvous {
 
 // A place for one worker, offered by a node's agent.
 struct Slot {
-  std::string member;  // "<node>/<worker id>", unique in the job
+  std::string member;  // "<node>/<worker id>", unique within the job
   std::string node;
-  int worker_id = 0;       // on its node
-  int threads = 1;         // for compute
-  std::vector<int> cores;  // it is pinned to; empty = not pinned
+  int worker_id = 0;       // index among the node's workers
+  int threads = 1;         // number of compute threads
+  std::vector<int> cores;  // cores to pin the worker to; empty if it is not pinned
 };
 
 struct AssignedMember {
@@ -31,10 +30,10 @@ struct AssignedMember {
 struct Assignment {
   int64_t term = 0;
   int64_t generation = 0;
-  std::vector<AssignedMember> members;  // by rank, dense from 0
+  std::vector<AssignedMember> members;  // members in rank order, starting with rank 0
 };
 
-// What one worker needs to know of it.
+// One worker's part of an assignment.
 struct WorldAssignment {
   int64_t term = 0;
   int64_t generation = 0;
@@ -46,11 +45,12 @@ struct WorldAssignment {
 };
 
 std::string SerializeAssignment(const Assignment& assignment);
-// BadDataError for anything that SerializeAssignment did not write.
+// Returns BadDataError if `bytes` is not the output of SerializeAssignment.
 absl::StatusOr<Assignment> ParseAssignment(absl::string_view bytes);
 uint64_t AssignmentHash(absl::string_view bytes);
 
-// NotFound when the member, in this incarnation, is not part of it.
+// Returns the member's part of the assignment, or NotFound if the assignment does not contain this
+// incarnation of the member.
 absl::StatusOr<WorldAssignment> FindMember(const Assignment& assignment, absl::string_view member,
                                            int64_t incarnation);
 

@@ -1,20 +1,23 @@
-// Membership of a job as a pure state machine: who has joined, which generation runs, who failed
-// first, what the workers are told. No sockets, no clock, no threads: the caller hands in the time
-// and the event, gets a decision with its reason, and carries out the commands. The same sequence
-// of (time, event) gives the same decisions. Time never goes back. Not thread safe.
+// A job's membership as a pure state machine, which tracks the members that have joined, the current
+// generation and the first failure, and decides which messages the workers receive. It owns no sockets,
+// clocks or threads: the caller passes in the time and an event, and executes the commands of the returned
+// decision. The decision also contains its reason. The same sequence of (time, event) pairs always yields the
+// same decisions. Time must not go backward. Not thread-safe.
 //
-// A message or a tick costs O(log n) for n members, besides the commands it gives (a broadcast once per
-// phase of an attempt) and the failure it ends the attempt with. Members() is O(n).
+// With n members, a message or a tick costs O(log n), plus the commands it causes (one broadcast per phase of
+// an attempt). The failure that ends an attempt and Members() cost O(n).
 //
 //   Expect ──▶ gathering ──all joined──▶ preparing ──all acknowledged──▶ recording ──Recorded──▶ running
-//                  ▲                          │ no acknowledgement                                  │ first
-//                  failure └──────(new generation)────┘                                                     ▼
-//                  └────────────────────────────────────── Expect ◀────────────────────────────── failed
+//                  ▲                         │                                                      │
+//                  └── no acknowledgement ───┘                                                      │
+//                      (new generation)                                                             │
+//                                                             failed ◀──first failure, in any phase─┤
+//                                                             finished ◀──────────────all have left─┘
 //
-// Invariants (tests/unit/rendezvous/simulation_test.cc): ranks are unique and dense in a generation,
-// generations only grow, no member is told to go before every member has acknowledged that very
-// assignment and its generation is recorded, and messages of an older incarnation or generation change
-// nothing. So a launcher that is killed never leaves a generation in use that its successor gives again.
+// Invariants (tests/unit/rendezvous/simulation_test.cc): within a generation, ranks are unique and dense;
+// generations only increase; messages from an older incarnation or generation have no effect. No member
+// starts before every member has acknowledged the same assignment and the generation is recorded. A new
+// launcher therefore never reuses a generation that a killed launcher's workers may still be using.
 #pragma once
 
 #include <array>
@@ -34,42 +37,43 @@
 
 namespace trainctl::rendezvous {
 
-// Every timeout follows from detect_timeout, so that their order cannot be broken by a setting.
+// All timeouts derive from detect_timeout, so their relative order holds for every setting.
 struct Timeouts {
-  absl::Duration heartbeat_interval;  // at most detect / 6: five may be lost
-  absl::Duration detect;              // silence after which a member has failed
+  absl::Duration heartbeat_interval;  // at most detect / 6, so a member survives five lost heartbeats
+  absl::Duration detect;              // silence after which a member is considered failed
   absl::Duration ack;                 // from PREPARE to the last ACK
-  absl::Duration join;                // from Expect to the last join: loading a program can take long
-  // An echo, or the end of one that waited for others, waits this long for the cause to arrive; less where
-  // everybody has spoken. The end of one that waited: less where everybody else is still heard.
+  absl::Duration join;                // from Expect to the last join; loading a program can be slow
+  // How long to wait for the root cause after an echo, or after the exit of a member that was waiting for
+  // others. The wait is shorter once every member has reported. After such an exit it is also shorter if all
+  // the other members are still alive.
   absl::Duration echo;
-  // A report or an exit waits this long for the crash that explains it: a survivor can notice a
-  // broken connection, and end, before the agent sees that the dead is dead.
+  // How long to wait, after a failure report or an exit, for the crash that explains it. A surviving process
+  // can notice a broken connection and exit before the agent notices that its peer has died.
   absl::Duration settle;
-  absl::Duration tick;  // how often Tick has to come
-  // Members that are heard by way of a node's agent are given this on top of `detect`: so the silence of the
-  // agent is noticed first, and the node is named.
+  absl::Duration tick;  // interval at which the caller must submit Tick
+  // Added to `detect` for members that are heard through a node's agent. If a node goes silent, its agent's
+  // silence is therefore detected first, and the reported failure names the node.
   absl::Duration relay;
-  // An agent whose connection broke has this to come back, by several attempts: the packets of one can be
-  // lost.
+  // How long an agent may take to reconnect after its connection breaks. This allows for several attempts,
+  // because one attempt can lose packets.
   absl::Duration away;
-  // An agent that hears nothing for as long opens another connection; for half as long, where the new one is
-  // not answered.
+  // Silence after which an agent opens a new connection. If the coordinator does not answer on it either, the
+  // agent retries after half this time.
   absl::Duration redial;
-  // An agent that stands still for so long is ended by its keeper: the coordinator has given up the node by
-  // then, and may start its workers elsewhere.
+  // Silence after which the keeper kills its agent. By then the coordinator has given up on the node and may
+  // start its workers elsewhere.
   absl::Duration keeper;
-  // A node has this to show the stacks of all its workers when one hangs. It is known by then who hangs, so
-  // what the others say as they give up waiting changes nothing. `detect` later the attempt is ended whatever
-  // nodes say.
+  // How long a node may take to show the stacks of all its workers when one hangs. The hung rank is already
+  // known, so it does not matter if other ranks give up waiting in the meantime. After another `detect`, the
+  // attempt ends whether or not the nodes have reported.
   absl::Duration stacks;
 
   static Timeouts FromDetect(absl::Duration detect);
-  // What `relay` is where there are agents.
+  // The value of `relay` for a job whose nodes run agents.
   absl::Duration RelayOfAgents() const { return 2 * heartbeat_interval; }
 };
 
-// Who speaks, and in which life of its process.
+// The sender of a message: a member, and the incarnation of its process.
 struct MemberId {
   std::string member;
   int64_t incarnation = 0;
@@ -79,9 +83,9 @@ enum class LeaveKind { kFinished, kStopped };
 enum class StopMode { kNone, kAfterSave, kNow };
 
 // ---- events -------------------------------------------------------------------------------------
-struct Expect {  // a new attempt with these slots; whoever joined before is forgotten
+struct Expect {  // starts a new attempt with these slots and forgets all earlier members
   std::vector<Slot> slots;
-  int64_t attempt = 0;  // named by its notices
+  int64_t attempt = 0;  // attempt number, which notices repeat
 };
 struct Join {
   MemberId id;
@@ -107,23 +111,32 @@ struct Leave {
   int64_t generation = 0;
   LeaveKind kind = LeaveKind::kFinished;
 };
-// The agent saw the process end. `description` reads "killed by SIGSEGV (11)" or "exited with code 3".
+// The agent has observed the process exit. `description` reads, for example, "killed by SIGSEGV (11)" or
+// "exited with code 3".
 struct Exited {
   std::string member;
-  bool clean = false;    // exit code 0 or 75
-  bool crashed = false;  // by a signal that its own code did not mean to end with (SIGKILL, SIGSEGV, ...)
+  bool clean = false;  // exit code 0 or 75
+  // Whether it was terminated by a signal that its own code does not raise on purpose (SIGKILL, SIGSEGV,
+  // ...).
+  bool crashed = false;
   std::string description;
-  Progress last{-1, ""};  // what the agent knows of its progress, if that is more than was heard
-  bool echo = false;      // by its exit code it only follows from another's failure
-  bool killed = false;    // crashed by SIGKILL: it comes from outside, never from another rank's failure
-  bool waited = false;    // by its board it waited for others as it ended, so they may be the reason
+  // Progress that the agent has seen, in case it is ahead of the last heartbeat.
+  Progress last{-1, ""};
+  // Whether its exit code says that it only failed because another member did.
+  bool echo = false;
+  // Whether the signal was SIGKILL, which always comes from outside and is never caused by another rank's
+  // failure.
+  bool killed = false;
+  // Whether its board says that it was waiting for other members when it exited, so one of them may be the
+  // cause.
+  bool waited = false;
 };
-// Whoever runs the job has written down the generation of Notice::Kind::kPrepared.
+// The caller has written the generation of a Notice::Kind::kPrepared to disk.
 struct Recorded {
   int64_t generation = 0;
 };
-// Its work does not go on, though its process may live. `last` as in Exited. The others are not told, so that
-// they show where they stand: whoever runs the job ends them.
+// A member makes no progress, although its process may be alive. `last` is as in Exited. The other members
+// are not notified, so their stacks still show what they are waiting for; the job's owner then ends them.
 struct Hung {
   std::string member;
   std::string description;  // "stood still for 61 s ..."
@@ -135,13 +148,14 @@ struct StopRequest {
 };
 struct Tick {};
 
-// For a checkpoint after the step that is being trained.
+// Requests a checkpoint after the current step.
 struct SaveRequest {};
 using Event = std::variant<Expect, Join, Ack, Recorded, Heartbeat, ReportFailure, Leave, Exited, Hung,
                            StopRequest, SaveRequest, Tick>;
 
 // ---- decisions ----------------------------------------------------------------------------------
-// To one member. Losing one is harmless: the member joins again and gets the current ones.
+// A message to one member. Losing it is harmless, because the member rejoins and receives the current
+// messages again.
 struct Command {
   enum class Kind { kPrepare, kGo, kDirective, kReject };
   Kind kind = Kind::kPrepare;
@@ -149,29 +163,34 @@ struct Command {
   int64_t generation = 0;
   Directive directive;  // kDirective
   std::string reason;   // kReject
-  bool rejoin = false;  // kReject: join again; otherwise this process is of the past
+  // For kReject, whether the member should rejoin. If false, its process is obsolete.
+  bool rejoin = false;
 };
 
-// To whoever runs the job.
+// A message to the job's owner.
 struct Notice {
   enum class Kind {
-    kPrepared,  // everybody has acknowledged: record the generation, then submit Recorded
+    // All members have acknowledged the assignment. Record the generation, then submit Recorded.
+    kPrepared,
     kProgress,
-    kLeft,     // all of a member's work is done and saved: it only has to end, however it does
+    // A member has finished and saved all its work. It only has to exit, no matter how.
+    kLeft,
     kGivenUp,  // a member has given up waiting for another
     kFailed,
     kFinished,
     kStopRequested,
   };
   Kind kind = Kind::kPrepared;
-  int64_t attempt = 0;  // of Expect; 0 before the first
+  int64_t attempt = 0;  // attempt number from Expect; 0 before the first
   int64_t generation = 0;
-  Failure failure;       // kFailed: rank (-1 before an assignment), step, message
-  bool is_hang = false;  // kFailed: nobody else is told, so that all show where they stand
+  Failure failure;  // kFailed: the rank (-1 before an assignment), step and message
+  // For kFailed, whether the member hangs. If so, the other members have not been notified, so their stacks
+  // still show what they are waiting for.
+  bool is_hang = false;
   std::string member;    // kFailed, kProgress, kLeft, kGivenUp
   int rank = -1;         // kProgress, kLeft
   Progress progress;     // kProgress
-  bool stopped = false;  // kFinished: on request, before the end
+  bool stopped = false;  // kFinished: whether the job stopped on request before its last step
   StopMode stop = StopMode::kNone;
   std::string reason;  // kStopRequested
 };
@@ -179,7 +198,7 @@ struct Notice {
 struct Decision {
   std::vector<Command> commands;
   std::vector<Notice> notices;
-  std::string reason;  // why, with the counts it follows from
+  std::string reason;  // why, with the counts that led to the decision
 };
 
 struct MemberView {
@@ -188,14 +207,14 @@ struct MemberView {
   int64_t pid = 0;
   int rank = -1;
   Progress progress;
-  std::string state;  // expected, joined, prepared, running, finished, stopped, exited
+  std::string state;  // "expected", "joined", "prepared", "running", "finished", "stopped" or "exited"
   absl::Duration silent;
 };
 
 class Coordinator {
  public:
-  // Of the launch with this term. The first assignment gets the generation after `last_generation` (of the
-  // run's journal).
+  // Coordinates the launch with the given term. The first assignment gets generation `last_generation` + 1;
+  // `last_generation` comes from the run's journal.
   Coordinator(Timeouts timeouts, int64_t term, int64_t last_generation);
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
@@ -206,7 +225,7 @@ class Coordinator {
   bool running() const { return phase_ == Phase::kRunning; }
   std::string phase_name() const;
   StopMode stop() const { return stop_; }
-  // The blob of the current assignment; empty before the first.
+  // The serialized current assignment; empty before the first one.
   const std::string& assignment_bytes() const { return assignment_bytes_; }
   uint64_t assignment_hash() const { return assignment_hash_; }
   std::vector<MemberView> Members(absl::Duration now) const;
@@ -214,10 +233,10 @@ class Coordinator {
 
  private:
   enum class Phase { kIdle, kGathering, kPreparing, kRecording, kRunning, kFailed, kFinished };
-  // Every time in here is `now` of Decide less `lost_`.
+  // All times below are the `now` passed to Decide minus `lost_`.
   struct Member {
     Slot slot;
-    size_t index = 0;  // in order_
+    size_t index = 0;  // index into order_
     bool joined = false;
     int64_t incarnation = 0;
     int64_t pid = 0;
@@ -227,22 +246,24 @@ class Coordinator {
     Progress progress;
     std::optional<LeaveKind> left;
     bool exited = false;
-    std::optional<std::list<Member*>::iterator> heard_at;  // in heard_
-    std::optional<size_t> candidate;                       // in candidates_
+    std::optional<std::list<Member*>::iterator> heard_at;  // iterator into heard_, if the member is in it
+    std::optional<size_t> candidate;  // index into candidates_, if its failure is in there
   };
-  // How well a failure explains the others, the best first.
+  // How well a failure explains the others, from best to worst.
   enum Weight {
     kCause,
-    kWaited,  // of one that waited for others: a broken collective can end it in any way
-    kEcho,    // it says itself that it only tells of another's
+    // A failure of a member that was waiting for others, which a broken collective can cause to fail in any
+    // way.
+    kWaited,
+    kEcho,  // a failure that declares itself the result of another one
     kNumWeights
   };
-  struct Candidate {  // a failure that waits for a better explanation
+  struct Candidate {  // a failure for which a better explanation may still arrive
     Failure failure;
     std::string member;
     Weight weight = kCause;
     absl::Duration since;
-    bool from_exit = false;  // only the exit code is known
+    bool from_exit = false;  // true if only its exit code is known
   };
 
   void On(absl::Duration now, const Expect& event, Decision& out);
@@ -258,22 +279,25 @@ class Coordinator {
   void On(absl::Duration now, const SaveRequest& event, Decision& out);
   void On(absl::Duration now, const Tick& event, Decision& out);
 
-  // The member if `id` is its current incarnation (and `generation` the current one), else null
-  // with the reason; a member of an older one is fenced with kReject.
+  // Returns the member if `id` is its current incarnation (and `generation` the current generation).
+  // Otherwise returns null, puts the reason in `out`, and sends kReject to a member of an older incarnation
+  // or generation.
   Member* Current(const MemberId& id, Decision& out);
   Member* Current(const MemberId& id, int64_t generation, Decision& out);
   void Hear(absl::Duration now, Member& member);
-  // Grants everybody the time since the last tick, in which this process stood still.
+  // Extends all deadlines by `gap`, the time since the last tick, because this process did not run in
+  // between.
   void GrantGap(absl::Duration gap);
-  // The first by slot of those silent for longer than detect; null without any.
+  // Returns the first member, in slot order, that has been silent for longer than `detect`, or null.
   const Member* FindSilent(absl::Duration now);
-  // Calls `visit` with each member that was last heard before `time` and can be blamed for its silence, the
-  // longest silent first, until that returns false.
+  // Calls `visit` with each member that was last heard before `time` and can be blamed for its silence, in
+  // order of decreasing silence, until `visit` returns false.
   template <typename Visit>
   void VisitUnheard(absl::Duration time, Visit visit);
-  // Whether nothing better is waited for.
+  // Whether to report this candidate now instead of waiting for a better explanation.
   bool IsSettled(absl::Duration now, const Candidate& candidate);
-  // Whoever has not spoken, left or ended was heard after that time, so no node is lost.
+  // Whether every member that has not reported, left or exited was heard after `time`, which rules out a lost
+  // node.
   bool AllHeardSince(absl::Duration time);
   void MaybePrepare(absl::Duration now, Decision& out);
   void SendPrepare(const Member& member, Decision& out) const;
@@ -283,13 +307,13 @@ class Coordinator {
   void Consider(absl::Duration now, Member& member, Failure failure, bool from_exit, bool waited,
                 Decision& out);
   void Withdraw(Member& member);
-  // The first of the best weight; null without any.
+  // Returns the earliest candidate with the best weight, or null if there are no candidates.
   const Candidate* BestCandidate() const;
-  // Ends the attempt with this failure and tells the members.
+  // Ends the attempt with the given failure and notifies the members.
   void Fail(const std::string& member, Failure failure, Decision& out);
   void NameCulprit(const std::string& member, Failure failure, Decision& out);
   void FailMissing(Decision& out);
-  bool Live() const;  // an attempt is under way
+  bool Live() const;  // whether an attempt is under way
   MemberId IdOf(const Member& member) const { return {member.slot.member, member.incarnation}; }
 
   const Timeouts timeouts_;
@@ -298,26 +322,26 @@ class Coordinator {
   const int64_t term_;
   int64_t generation_;
   std::map<std::string, Member> members_;
-  std::vector<Member*> order_;  // of the slots, decides the ranks
+  std::vector<Member*> order_;  // members in slot order, which determines their ranks
   size_t num_joined_ = 0;
   size_t num_acked_ = 0;
-  size_t num_done_ = 0;     // left and exited
-  size_t num_stopped_ = 0;  // left on request
-  // Whoever was heard, the longest silent first. One that cannot be blamed any more drops out when its
-  // silence is found.
+  size_t num_done_ = 0;     // members that have both left and exited
+  size_t num_stopped_ = 0;  // members that left on request
+  // Members that have been heard from, in order of decreasing silence. A member that can no longer be blamed
+  // is removed lazily, when a search reaches it.
   std::list<Member*> heard_;
   std::string assignment_bytes_;
   uint64_t assignment_hash_ = 0;
-  absl::Duration deadline_;            // of joining or acknowledging
-  std::vector<Candidate> candidates_;  // of this attempt, as they were heard of
-  // Indices of candidates_, but for what was withdrawn, by weight: at most one per member.
+  absl::Duration deadline_;            // deadline for joining or acknowledging
+  std::vector<Candidate> candidates_;  // candidates of this attempt, in order of arrival
+  // Indices into candidates_, grouped by weight, without withdrawn candidates. At most one per member.
   std::array<std::set<size_t>, kNumWeights> by_weight_;
-  size_t num_reported_causes_ = 0;      // have told of a failure of their own
-  std::vector<size_t> new_candidates_;  // of candidates_: heard of since the last tick
+  size_t num_reported_causes_ = 0;      // members that reported their own failure rather than an echo
+  std::vector<size_t> new_candidates_;  // indices of the candidates that arrived since the last tick
   StopMode stop_ = StopMode::kNone;
   std::string stop_reason_;
-  absl::Duration lost_;       // in all the gaps in which this process stood still
-  absl::Duration last_tick_;  // or Expect
+  absl::Duration lost_;       // total time during which this process did not run
+  absl::Duration last_tick_;  // time of the last Tick or Expect
 };
 
 }  // namespace trainctl::rendezvous

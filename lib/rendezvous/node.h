@@ -1,6 +1,6 @@
-// What the coordinator and the agent of a node tell each other about the node's processes. Plain; thread
-// safe. Both name the attempt they speak of: a start of all workers, counted from 1 within a launch. What
-// belongs to an older attempt changes nothing.
+// The messages that the coordinator and a node's agent exchange about the node's processes. Plain data;
+// thread-safe. Each message names its attempt, which is one start of all workers, counted from 1 within a
+// launch. Messages from older attempts are ignored.
 #pragma once
 
 #include <cstdint>
@@ -20,27 +20,29 @@
 namespace trainctl::rendezvous {
 
 // ---- to the agent -------------------------------------------------------------------------------
-// Start a worker for each slot, in this order. The attempt before must have ended on this node.
+// Start one worker per slot, in the order given. The previous attempt must have ended on this node.
 struct StartWorkers {
   int first_rank = 0;
   std::vector<Slot> slots;
 };
-// SIGTERM now, SIGKILL to what is left after `grace`; NodeEnded follows. A later one can only shorten the
-// grace.
+// Send SIGTERM to all workers now, and SIGKILL after `grace` to those that are still running. NodeEnded
+// follows. Another EndWorkers can only shorten the grace period.
 struct EndWorkers {
   absl::Duration grace;
-  int tail_of = -1;  // the end of this worker's log comes with NodeEnded; -1: of none
+  // The worker whose log tail NodeEnded returns; -1 for none.
+  int tail_of = -1;
 };
-// The worker's work is done and saved: it only has to end.
+// The worker has finished and saved its work and only has to exit.
 struct NoteLeft {
   int worker = -1;
 };
-// A worker hangs: the stacks of all go to their logs, before anyone is ended. StacksShown follows, within
-// Timeouts::stacks. EndWorkers gives the hung one SIGKILL at once: it cannot obey anything less.
+// A worker hangs. Write the stacks of all workers to their logs before any worker is ended. StacksShown
+// follows within Timeouts::stacks. The next EndWorkers sends the hung worker SIGKILL at once, because it
+// responds to nothing else.
 struct ShowStacks {
-  int hung = -1;  // -1: one of another node
+  int hung = -1;  // -1 if the hung worker is on another node
 };
-// ActivitySeen follows.
+// Report whether the worker's process is busy, idle or stopped. ActivitySeen follows.
 struct FindActivity {
   int worker = -1;
 };
@@ -51,7 +53,7 @@ struct NodeCommand {
 };
 
 // ---- to the coordinator -------------------------------------------------------------------------
-// The first word: the node can start these workers.
+// The agent's first message: the workers that the node can start.
 struct NodeOffer {
   std::vector<Slot> slots;
   NodeFacts facts = {};
@@ -62,9 +64,9 @@ struct WorkersNotStarted {
 struct WorkerEnded {
   int worker = -1;
   Exited exited;
-  std::optional<int> exit_code;  // when it ended by itself
+  std::optional<int> exit_code;  // set if it exited on its own rather than by a signal
 };
-// What the workers that are at work show, by worker.
+// The boards of the active workers, keyed by worker index.
 struct BoardsSeen {
   std::map<int, Standing> boards;
 };
@@ -74,12 +76,12 @@ struct ActivitySeen {
 };
 struct StacksShown {};
 struct NodeMessage {
-  std::string text;  // one line for the person
+  std::string text;  // one line for the user
 };
-// No process of the attempt is left, but what the kernel does not end.
+// All processes of the attempt have ended, except those hung in the kernel.
 struct NodeEnded {
   std::string log_tail;
-  bool keeper_lost = false;  // that is how it ended
+  bool keeper_lost = false;  // whether the attempt ended because the keeper was lost
 };
 
 struct NodeEvent {

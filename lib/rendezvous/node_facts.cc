@@ -74,7 +74,8 @@ std::vector<std::string> LacksOf(const NodeFacts& facts, const std::vector<std::
   }
   if (facts.temp_free_bytes >= 0 && facts.temp_free_bytes < needs.temp_bytes) {
     lacks.push_back(absl::StrCat("it may write ", FormatBytes(facts.temp_free_bytes),
-                                 " into /tmp, and needs ", FormatBytes(needs.temp_bytes), "; free some"));
+                                 " into its folder for temporary files (TMPDIR or /tmp), and needs ",
+                                 FormatBytes(needs.temp_bytes), "; free some, or set TMPDIR there"));
   }
   return lacks;
 }

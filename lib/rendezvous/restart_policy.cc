@@ -12,19 +12,8 @@ namespace {
 // Steps are reported as they begin, so two deaths at the same place may be seen one step apart.
 constexpr int64_t kSameStep = 1;
 
-// Failures that the same program on the same input repeats.
-bool IsIncurable(int exit_code) {
-  switch (static_cast<ExitCode>(exit_code)) {
-    case ExitCode::kUsage:
-    case ExitCode::kInfeasible:
-    case ExitCode::kEnvironment:
-    case ExitCode::kBadData:
-    case ExitCode::kCheckFailed:
-      return true;
-    default:
-      return false;
-  }
-}
+// The dynamic linker ends a program with this code if it cannot load a library.
+constexpr int kNotLoaded = 127;
 
 // Process numbers, times and addresses differ each time that the same thing happens.
 std::string MaskNumbers(absl::string_view text) {
@@ -57,6 +46,20 @@ bool SameCause(const FailureFacts& a, const FailureFacts& b) {
 
 }  // namespace
 
+std::optional<ExitCode> IncurableCode(int exit_code) {
+  if (exit_code == kNotLoaded) return ExitCode::kEnvironment;
+  switch (static_cast<ExitCode>(exit_code)) {
+    case ExitCode::kUsage:
+    case ExitCode::kInfeasible:
+    case ExitCode::kEnvironment:
+    case ExitCode::kBadData:
+    case ExitCode::kCheckFailed:
+      return static_cast<ExitCode>(exit_code);
+    default:
+      return std::nullopt;
+  }
+}
+
 std::string Describe(const FailureFacts& failure) {
   if (failure.rank < 0) return failure.message;
   return absl::StrCat(
@@ -68,9 +71,11 @@ std::string Describe(const FailureFacts& failure) {
 RestartDecision DecideRestart(const FailureFacts& failure, const std::optional<FailureFacts>& previous,
                               int64_t restarts_used, int64_t max_restarts, bool stop_requested) {
   if (stop_requested) return {false, "not restarted: a stop was requested"};
-  if (failure.exit_code && IsIncurable(*failure.exit_code)) {
-    return {false, absl::StrCat("not restarted: exit code ", *failure.exit_code,
-                                " means that the same start would fail again")};
+  if (failure.exit_code && IncurableCode(*failure.exit_code)) {
+    return {false, absl::StrCat("not restarted: exit code ", *failure.exit_code, " means that ",
+                                *failure.exit_code == kNotLoaded
+                                    ? "the worker program or one of its libraries could not be loaded"
+                                    : "the same start would fail again")};
   }
   if (previous && failure.checkpoint_step > previous->checkpoint_step) {
     restarts_used = 0;

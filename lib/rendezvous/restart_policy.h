@@ -1,4 +1,4 @@
-// Whether a job that lost a worker starts again. Pure; thread safe.
+// Decides whether a job restarts after losing a worker. Pure functions; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -6,31 +6,45 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "base/status.h"
 
 namespace trainctl::rendezvous {
 
 struct FailureFacts {
-  int rank = -1;                 // -1: no worker's failure
-  int64_t step = -1;             // that it was in, counted from 1; -1: during start-up
-  int64_t checkpoint_step = -1;  // the newest committed checkpoint at that time
-  std::optional<int> exit_code;  // of the failed worker; nullopt when a signal or silence ended it
-  std::string message = {};      // what happened
-  std::string node = {};         // of the rank, in a job of several
+  // The failed rank; -1 if no worker failed.
+  int rank = -1;
+  // Step in which it failed, counted from 1; -1 during start-up.
+  int64_t step = -1;
+  // Step of the newest committed checkpoint at that time; -1 if there is none.
+  int64_t checkpoint_step = -1;
+  // The failed worker's exit code; nullopt if a signal terminated it or it went silent.
+  std::optional<int> exit_code;
+  // Description of the failure.
+  std::string message = {};
+  // The rank's node; empty unless the job runs on several nodes.
+  std::string node = {};
 };
 
-// "rank 1 failed in step 58: killed by SIGSEGV (11)", "rank 9 on node2 failed during start-up: ...". Steps of
-// messages count from 1.
+// Returns the launch's exit code for a worker's exit code if the same program with the same input would fail
+// again: the worker's own code, or kEnvironment for 127, which means that the worker or one of its libraries
+// could not be loaded. Returns nullopt for other codes.
+std::optional<ExitCode> IncurableCode(int exit_code);
+
+// Describes a failure, for example "rank 1 failed in step 58: killed by SIGSEGV (11)" or "rank 9 on node2
+// failed during start-up: ...".
 std::string Describe(const FailureFacts& failure);
 
 struct RestartDecision {
   bool restart = false;
   std::string reason;
-  int64_t restarts_used = 0;  // this one included; for the next decision
+  int64_t restarts_used = 0;  // count including this restart; pass it to the next decision
 };
 
-// `previous`: the last failure of the same launch, if any. `restarts_used`: of its decision. What counts are
-// restarts without a new checkpoint in between: a run of months has failures, and is worth each restart that
-// brings it on. The same rank failing again in the same place for the same cause is not the machine's fault.
+// Decides whether to restart after `failure`. `previous` is the previous failure of the same launch, if any,
+// and `restarts_used` is the count that its decision returned. Only restarts since the last new checkpoint
+// count toward `max_restarts`, because a run that lasts months is bound to fail sometimes and any restart
+// that leads to progress is worthwhile. If the same rank fails again in the same place for the same cause,
+// the job is not restarted, because the machine is then unlikely to be at fault.
 RestartDecision DecideRestart(const FailureFacts& failure, const std::optional<FailureFacts>& previous,
                               int64_t restarts_used, int64_t max_restarts, bool stop_requested);
 

@@ -432,6 +432,7 @@ FailureFacts Supervisor::Facts() const {
                      result_->failure.message};
   if (facts.rank < 0) return facts;
   const Rank& failed = ranks_[static_cast<size_t>(facts.rank)];
+  if (!facts.exit_code) facts.exit_code = result_->failure.exit_code;  // it may be killed before it exits
   if (failed.exit_code) facts.exit_code = failed.exit_code;
   if (nodes_.size() > 1) facts.node = nodes_[static_cast<size_t>(failed.node)].name;
   return facts;

@@ -1,15 +1,15 @@
-// A job from its first start to its end as a pure state machine: which node starts and ends its workers, when
-// a failed job begins again, and what is recorded. Who joined, who failed first and what workers are told is
-// the Coordinator's part, whose notices come in here. No processes, no clock, no threads: the caller hands in
-// the time and the event, and carries out the actions, in order. Not thread safe.
+// A job from its first start to its end as a pure state machine, which decides when each node starts and ends
+// its workers, whether a failed job restarts, and what to record. The Coordinator handles membership, root
+// causes and messages to workers; its notices are events here. The supervisor owns no processes, clocks or
+// threads: the caller passes in the time and an event, and executes the returned actions in order. Not
+// thread-safe.
 //
-//   gathering ──every node is ready──▶ running ──failed, finished or stopped──▶ ending ──every node has
-//   ended──▶
-//       ▲                                                                                       settling
-//       └────────────────────────────── restart ◀───────────────────────────────────────────────────┤
-//                                                                                                over ◀┘
+//   gathering ──every node is ready──▶ running ──failed, finished or stopped──▶ ending
+//       ▲                                                                         │ every node has ended
+//       │                                                                         ▼
+//       └──────────────────────────── restart ──────────────────────────────── settling ──▶ over
 //
-// Every attempt ends on all nodes before the next one begins on any, but for nodes that are lost.
+// The next attempt begins only after the current one has ended on all nodes that are not lost.
 #pragma once
 
 #include <cstdint>
@@ -36,39 +36,48 @@ struct JobOutcome {
   enum class Kind {
     kFinished,
     kStoppedResumable,  // every worker saved and stopped
-    kStoppedUnsaved,    // stopped at once, on request
+    kStoppedUnsaved,    // stopped on request without saving
     kFailed,
   };
   Kind kind = Kind::kFinished;
   int64_t generation = 0;
   int64_t num_restarts = 0;
-  // kFailed: the rank that failed first (-1: none did, but the job), the step it was in, counted from 1 (-1:
-  // during start-up), and the end of its log.
+  // For kFailed: the rank that failed first (-1 if no worker failed), its step, counted from 1 (-1 during
+  // start-up), and the tail of its log.
   int rank = -1;
   int64_t step = -1;
-  std::string message;  // kFailed: which rank failed, where, how, and why it was not restarted
+  // For kFailed: which rank failed, where and how, and why the job was not restarted.
+  std::string message;
   std::string log_tail;
-  std::optional<int> worker_exit_code;  // when it exited by itself
-  std::string stop_reason;              // of a stop: who asked first ("SIGUSR1", "node1: SIGTERM")
+  std::optional<int> worker_exit_code;  // set if the worker exited on its own rather than by a signal
+  // If the job was stopped, the first stop request ("SIGUSR1", "node1: SIGTERM").
+  std::string stop_reason;
 
-  // 0, 75, 130 or 4.
+  // The launcher's exit code: 0, 75, 130 or 4, in the order of Kind.
   ExitCode exit_code() const;
 };
 
 struct SupervisorOptions {
-  std::vector<std::string> nodes;                     // in the order of the ranks
-  int64_t max_restarts = 3;                           // without a new checkpoint in between
-  absl::Duration stop_timeout = absl::Seconds(30);    // from SIGTERM to SIGKILL
-  absl::Duration node_timeout = absl::Minutes(2);     // for a node's agent to be ready
-  absl::Duration stacks_timeout = absl::Seconds(25);  // for all nodes to show stacks: a job hangs
+  // Node names in rank order.
+  std::vector<std::string> nodes;
+  // Limit on the number of restarts since the last new checkpoint.
+  int64_t max_restarts = 3;
+  // Time between SIGTERM and SIGKILL.
+  absl::Duration stop_timeout = absl::Seconds(30);
+  // How long a node's agent may take to become ready.
+  absl::Duration node_timeout = absl::Minutes(2);
+  // How long the nodes may take to show their stacks when the job hangs.
+  absl::Duration stacks_timeout = absl::Seconds(25);
   WatchdogLimits watchdog;
-  int64_t checkpoint_step = -1;  // the newest committed one
-  NodeNeeds needs;               // of each node
+  // Step of the newest committed checkpoint; -1 if there is none.
+  int64_t checkpoint_step = -1;
+  // The job's requirements on each node.
+  NodeNeeds needs;
 };
 
 // ---- events -------------------------------------------------------------------------------------
-struct Begin {};  // the first event
-// A node's agent can start these workers.
+struct Begin {};  // must be the first event
+// A node's agent is ready to start these workers.
 struct NodeReady {
   std::string node;
   std::vector<Slot> slots;
@@ -78,7 +87,7 @@ struct NodeReport {
   std::string node;
   NodeEvent event;
 };
-// Nothing is heard of a node's agent, or it has ended, or cannot be started.
+// A node's agent has gone silent, has exited, or cannot be started.
 struct NodeLost {
   std::string node;
   std::string why;
@@ -89,15 +98,17 @@ struct GenerationRecorded {
 struct CheckpointSeen {
   int64_t step = -1;
 };
-// The run's folder is not where it was.
+// The run folder was moved or deleted.
 struct FolderLost {
   absl::Status why;
 };
 struct Interrupted {
   std::string reason;
-  bool by_hand = false;  // Ctrl-C: the second time stops without saving, the third without waiting
+  // Whether the user pressed Ctrl-C. The second Ctrl-C stops without saving; the third also skips the grace
+  // period.
+  bool by_hand = false;
 };
-struct Settled {};  // after Settle
+struct Settled {};  // reply to Settle
 struct RestartChecked {
   absl::Status status;
 };
@@ -118,7 +129,8 @@ struct StartAgent {  // NodeReady or NodeLost follows
 struct ToCoordinator {
   Event event;
 };
-// On disk before anybody goes, so that the next launcher gives another one. GenerationRecorded follows.
+// Record the generation on disk before its workers start, so the next launcher does not reuse it.
+// GenerationRecorded follows.
 struct RecordGeneration {
   int64_t generation = 0;
   int world_size = 0;
@@ -146,11 +158,11 @@ struct ShowProgress {
   int64_t num_restarts = 0;
   Progress progress;
 };
-// Look for the newest checkpoint, and wait for what is being written. Settled follows.
+// Find the newest checkpoint and wait for pending disk operations. Settled follows.
 struct Settle {};
-// Whether a restart would meet the same folder and data. RestartChecked follows.
+// Check that a restart would find the same run folder and data. RestartChecked follows.
 struct CheckRestart {};
-// The job is over. An error: it could not be run.
+// The job is over. `outcome` is an error if the job could not be run.
 struct Conclude {
   absl::StatusOr<JobOutcome> outcome;
 };
@@ -174,30 +186,31 @@ class Supervisor {
     std::string name;
     std::vector<Slot> slots;
     NodeFacts facts = {};
-    bool is_ready = false;      // its agent can be told
-    bool is_active = false;     // it has been told to start the workers of this attempt, and has not ended
-    bool shows_stacks = false;  // it has been told to, and has not answered
+    bool is_ready = false;  // whether its agent accepts commands
+    // Whether it was told to start this attempt's workers and has not yet reported their end.
+    bool is_active = false;
+    bool shows_stacks = false;  // whether it was asked for stacks and has not yet replied
     int first_rank = 0;
-    std::optional<std::string> lost;  // why
+    std::optional<std::string> lost;  // why the node was lost, if it was
     absl::Duration retry_at = absl::InfiniteDuration();
   };
   struct Rank {
     std::string member;
     int node = 0;
-    int worker = 0;  // on it
+    int worker = 0;  // index among its node's workers
     bool has_left = false;
     bool ended = false;
     std::optional<int> exit_code = {};
-    std::optional<Activity> activity = {};  // the last answer, not used yet
+    std::optional<Activity> activity = {};  // last reply, until it is used
     bool is_asked = false;
   };
   struct Result {
     JobOutcome::Kind kind = JobOutcome::Kind::kFinished;
     int64_t generation = 0;
-    Failure failure;               // kFailed
-    std::optional<int> exit_code;  // where no worker's is known
+    Failure failure;               // set for kFailed
+    std::optional<int> exit_code;  // exit code to use if no worker's exit code is known
     std::string log_tail;
-    absl::Status not_started;  // the job could not be run
+    absl::Status not_started;  // error if the job could not be run
   };
 
   void On(absl::Duration now, const Begin& event, Actions& out);
@@ -223,22 +236,22 @@ class Supervisor {
 
   void Gather(absl::Duration now, Actions& out);
   void MaybeStart(Actions& out);
-  std::string MissingNodes() const;  // and why
-  // Whether all nodes will do; if not, the job could not be run.
+  std::string MissingNodes() const;  // with the reason for each
+  // Returns whether all nodes meet the job's requirements. If not, concludes that the job could not be run.
   bool CheckFacts(Actions& out);
   void HandleStop(const Notice& notice, Actions& out);
   void HandleFailure(absl::Duration now, const Notice& notice, Actions& out);
   void AskForStacks(absl::Duration now, Actions& out);
   void LookForHangs(absl::Duration now, Actions& out);
   Activity ActivityOf(int rank, Actions& out);
-  // The attempt has its result; false if it had one.
+  // Closes the attempt with a result of this kind. Returns false if it already has a result.
   bool Close(JobOutcome::Kind kind);
   void EndAttempt(absl::Duration grace, Actions& out);
   void MaybeSettle(Actions& out);
   void Tell(const Node& node, decltype(NodeCommand::what) what, Actions& out) const;
   void ConcludeWith(JobOutcome outcome, Actions& out);
   Node* FindNode(const std::string& name);
-  int RankOf(const std::string& member) const;  // -1: of nobody
+  int RankOf(const std::string& member) const;  // -1 if it is not a member
   FailureFacts Facts() const;
 
   void SetReady(Node& node, bool is_ready);
@@ -248,28 +261,28 @@ class Supervisor {
   Phase phase_ = Phase::kIdle;
   int64_t attempt_ = 0;
   std::vector<Node> nodes_;
-  std::map<std::string, size_t> node_of_;  // by name
-  size_t num_ready_ = 0;                   // of nodes_
+  std::map<std::string, size_t> node_of_;  // indices into nodes_, by name
+  size_t num_ready_ = 0;                   // number of nodes_ that are ready
   size_t num_active_ = 0;
-  std::vector<Rank> ranks_;             // of this attempt
-  std::map<std::string, int> rank_of_;  // by member
-  std::optional<Result> result_;        // of this attempt, once it is known
-  int64_t generation_ = 0;              // of this attempt
-  bool is_recorded_ = false;            // every worker has its rank, and goes
+  std::vector<Rank> ranks_;             // ranks of this attempt
+  std::map<std::string, int> rank_of_;  // ranks by member
+  std::optional<Result> result_;        // result of this attempt, once it is known
+  int64_t generation_ = 0;              // generation of this attempt
+  bool is_recorded_ = false;            // whether every worker has received its rank and was told to start
   absl::Duration node_deadline_ = absl::InfiniteDuration();
   std::optional<Watchdog> watchdog_;
-  std::map<int, Standing> boards_;  // by rank
-  int hung_ = -1;                   // the rank that the watchdog has found
-  size_t num_showing_ = 0;          // nodes, their stacks
+  std::map<int, Standing> boards_;  // boards by rank
+  int hung_ = -1;                   // rank that the watchdog found to hang; -1 for none
+  size_t num_showing_ = 0;          // number of nodes that have not yet reported their stacks
   absl::Duration stacks_deadline_ = absl::InfiniteDuration();
   StopMode stop_ = StopMode::kNone;
-  std::string stop_reason_;  // the first
+  std::string stop_reason_;  // reason of the first stop request
   int num_interrupts_ = 0;
   int64_t checkpoint_step_;
-  int64_t num_restarts_ = 0;  // of this launch
+  int64_t num_restarts_ = 0;  // number of restarts during this launch
   std::optional<FailureFacts> previous_;
-  int64_t restarts_used_ = 0;  // since a new checkpoint
-  RestartDecision restart_;    // while it is checked
+  int64_t restarts_used_ = 0;  // number of restarts since the last new checkpoint
+  RestartDecision restart_;    // decision that RestartChecked has yet to confirm
 };
 
 }  // namespace trainctl::rendezvous

@@ -1,11 +1,11 @@
-// A worker's side of the rendezvous as a pure state machine: what it tells its agent and when, and what it
-// makes of the answers. No sockets, no clock, no threads: the caller carries the words, in order, and the
-// time between heartbeats. Its incarnation is the attempt that the coordinator started it in, so that no
-// clock has a say in which of two processes is the newer one. Not thread safe.
+// The worker's side of the rendezvous as a pure state machine, which decides when to send which message to
+// the agent and how to handle the replies. It owns no sockets, clocks or threads: the caller transports the
+// messages in order and times the heartbeats. The incarnation is the attempt in which the coordinator started
+// this process, so the order of two processes never depends on a clock. Not thread-safe.
 //
 //   joining ──Prepared──▶ prepared (acknowledged) ──Went──▶ running ──Leave or Fail──▶ closing
 //                             ▲            │ Prepared of a newer generation
-//                             └────────────┘                       lost: from anywhere, for good
+//                             └────────────┘                       any state ──Lose──▶ lost (final)
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,12 @@
 
 namespace trainctl::rendezvous {
 
-// ---- what a worker is told ----------------------------------------------------------------------
+// ---- messages to a worker -----------------------------------------------------------------------
 struct Prepared {
   int64_t generation = 0;
-  std::string assignment;  // as SerializeAssignment wrote it
+  std::string assignment;  // output of SerializeAssignment
   uint64_t assignment_hash = 0;
-  absl::Duration heartbeat_interval = absl::ZeroDuration();  // zero: as before
+  absl::Duration heartbeat_interval = absl::ZeroDuration();  // unchanged if zero
 };
 struct Went {
   int64_t generation = 0;
@@ -42,34 +42,36 @@ struct Rejected {
 };
 using WorkerOrder = std::variant<Prepared, Went, Directed, Rejected>;
 
-// What it tells: events of the coordinator.
+// Messages from a worker, which are events of the coordinator.
 using WorkerWords = std::variant<Join, Ack, Heartbeat, ReportFailure, Leave>;
 
 class WorkerSession {
  public:
-  // Has its join to tell.
+  // Starts a session whose first message is the Join.
   WorkerSession(MemberId id, int64_t pid);
 
   void Receive(const WorkerOrder& order);
-  // The launcher is gone, say. The first reason stays.
+  // Marks the session as lost, for example because the launcher is gone. Keeps only the first reason.
   void Lose(const std::string& reason);
 
   void Report(const Progress& progress);
-  // The last word, after what was reported. False: one was said before, and this one is not.
+  // Queues the worker's last message, which is sent after all reports. If a last message was already queued,
+  // does nothing and returns false.
   bool Say(const Failure& failure);
   bool Say(LeaveKind kind);
 
-  // Something is to be told now, without waiting for the next heartbeat.
+  // Whether a message should be sent now rather than with the next heartbeat.
   bool HasWords() const { return !words_.empty() || (progress_waits_ && running_); }
-  // The next words; when there are none, a heartbeat. Not once closing() and all is told.
+  // Returns the next message, or a heartbeat if no message is queued. Do not call this once closing() is true
+  // and all messages are sent.
   WorkerWords TakeWords();
 
-  // A last word was said; nothing but what waits is told after it.
+  // Whether the last message was queued. After that, only the remaining queued messages are sent.
   bool closing() const { return closing_; }
   bool running() const { return running_; }
-  // Why this process is of no more use; empty: it is not lost.
+  // Why the session is lost; empty if it is not.
   const std::string& lost() const { return lost_; }
-  const WorldAssignment& world() const { return world_; }  // of the last Prepared
+  const WorldAssignment& world() const { return world_; }  // from the last Prepared
   int64_t generation() const { return generation_; }
   absl::Duration heartbeat_interval() const { return heartbeat_interval_; }
   const Directive& directive() const { return directive_; }

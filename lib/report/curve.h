@@ -1,4 +1,4 @@
-// A number of a run over its steps, for drawing. Pure; thread safe.
+// Curves for charts: a quantity of a run over its steps. Pure functions; thread-safe.
 //
 //   Curve loss = ...;  // one point per logged step
 //   Draw(ThinCurve(loss, 2'000));
@@ -12,18 +12,19 @@ namespace trainctl::report {
 
 struct CurvePoint {
   int64_t step = 0;
-  double value = 0;  // not finite: a gap, at which the line breaks
+  double value = 0;  // not finite at a gap, which breaks the line
 };
 
-// Steps rise from point to point.
+// Points in increasing order of steps.
 using Curve = std::vector<CurvePoint>;
 
-// At most `most` points of `curve`, unchanged if it has no more; `most` is at least 8. Keeps both ends, and
-// of each group of neighbors the lowest value, the highest value and one gap, so that no spike is lost.
+// Returns at most `most` points of `curve`, or all of them if it has no more than that. `most` must be at
+// least 8. Keeps both end points and, from each group of neighbors, the lowest value, the highest value and
+// one gap, so no spike is lost.
 Curve ThinCurve(const Curve& curve, size_t most);
 
-// The mean of the finite values around each point; gaps stay. It averages over about a twentieth of the
-// points, at most 500, and at the start over fewer, so that a steep start is not smoothed away.
+// Replaces each value with the mean of the finite values around it and preserves gaps. The window is about a
+// twentieth of the points, at most 500, and smaller at the start, so a steep start is not smoothed away.
 Curve SmoothCurve(const Curve& curve);
 
 }  // namespace trainctl::report

@@ -142,9 +142,9 @@ class Drawing {
   void DrawLegend(std::string& text) const {
     absl::StrAppend(&text, "F forward, B backward, I input backward, W weight backward, . idle");
     if (step_.placement.num_copies > 1) {
-      absl::StrAppend(&text, "; small letters: second copy of the model");
+      absl::StrAppend(&text, "; lowercase: second copy of the model");
     } else if (step_.placement.num_stages > step_.placement.num_ranks) {
-      absl::StrAppend(&text, "; small letters: every second round of stages");
+      absl::StrAppend(&text, "; lowercase: every second round of stages");
     }
     text += '\n';
   }

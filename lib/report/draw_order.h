@@ -1,4 +1,5 @@
-// The order of a pipeline as the papers draw it: ranks downwards, time to the right. Pure.
+// Draws the order of a pipeline schedule as papers do, with one row per rank and time from left to right.
+// Pure functions; thread-safe.
 #pragma once
 
 #include <string>
@@ -9,19 +10,23 @@
 namespace trainctl::report {
 
 struct DrawOrderOptions {
-  int width = 120;     // columns of text at most; a line that goes on ends in '>'
-  bool color = false;  // ANSI: passes by background colour and micro-batches by their number alone
-  double cell_s = 0;   // time of one cell; 0: the shortest pass
+  // Maximum number of columns; a longer line is cut off with '>'.
+  int width = 120;
+  // Whether to use ANSI colors. The background color then identifies the pass, and cells show only the
+  // micro-batch.
+  bool color = false;
+  // Time of one cell, in seconds; if 0, the time of the shortest pass.
+  double cell_s = 0;
 };
 
-// One line per rank, then a legend. A cell names a pass by its letter and micro-batch ("F3", "I0");
-// one that takes several cells goes on in dashes; idle time is dots. Small letters: a stage of an
-// odd round over the ranks (the way back of a V), or the second copy of the model. Of an order whose stages
-// are one block each (schedule::ExpandOrder).
+// Draws one line per rank, followed by a legend. A cell names a pass by its letter and micro-batch ("F3",
+// "I0"). A pass that spans several cells continues as dashes, and idle time is shown as dots. Lower-case
+// letters mark a stage on an odd round over the ranks (the way back in a V schedule) or the second copy of
+// the model. Requires an order in which each stage has one block (see schedule::ExpandOrder).
 std::string DrawOrder(const schedule::Step& step, const simulate::Played& played,
                       const DrawOrderOptions& options = {});
 
-// The pass that a compute instruction is drawn as.
+// Returns the pass that represents a compute instruction in the drawing.
 schedule::PipelineOp PassOf(schedule::Op op);
 
 }  // namespace trainctl::report

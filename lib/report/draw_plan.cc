@@ -93,9 +93,9 @@ std::string Quoted(absl::string_view text) {
   return Json(std::string(text)).dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
 }
 
-simulate::Timeline Play(const plan::Plan& plan, const model::ModelSpec& spec,
+simulate::Timeline Play(const plan::Plan& plan, const model::Architecture& spec,
                         const plan::PlannedStep& planned, int own_class = 0) {
-  return simulate::PlayStep(planned.step, spec, planned.ledger, planned.options, plan.rates, own_class);
+  return simulate::PlayStep(planned.step, planned.ledger, planned.options, plan.rates, own_class);
 }
 
 // A drawing in the making.
@@ -145,7 +145,7 @@ class Drawing {
 
 }  // namespace
 
-std::string DrawPlan(const plan::Plan& plan, const model::ModelSpec& spec, const DrawOptions& options) {
+std::string DrawPlan(const plan::Plan& plan, const model::Architecture& spec, const DrawOptions& options) {
   const plan::PlannedStep planned = plan::BuildStep(plan, spec);
   const int num_classes = static_cast<int>(planned.step.programs.size());
   std::vector<simulate::Timeline> timelines;
@@ -167,22 +167,22 @@ std::string DrawPlan(const plan::Plan& plan, const model::ModelSpec& spec, const
   std::string text =
       absl::StrFormat("%s: %d worker%s %s; a column is %s\n", plan.layout.ToString(), workers,
                       workers == 1 && num_classes > 1 ? "" : "s",
-                      num_classes == 1 ? "do the same" : "in each row", Seconds(drawing.width()));
+                      num_classes == 1 ? "do the same work" : "in each row", Seconds(drawing.width()));
   absl::StrAppend(&text, drawing.text());
   if (num_classes == 1) {
-    absl::StrAppendFormat(&text, "A step of %s: compute %s, data and log %s, idle %.1f %% of it.\n",
+    absl::StrAppendFormat(&text, "Step of %s: compute %s, data and log %s, idle %.1f %% of the time.\n",
                           Seconds(longest.step_seconds), Seconds(*most),
                           Seconds(longest.step_seconds - longest.end_s), idle(*most));
   } else {
-    absl::StrAppendFormat(&text,
-                          "A step of %s: compute %s to %s, data and log %s, idle %.1f to %.1f %% of it.\n",
-                          Seconds(longest.step_seconds), Seconds(*least), Seconds(*most),
-                          Seconds(longest.step_seconds - longest.end_s), idle(*most), idle(*least));
+    absl::StrAppendFormat(
+        &text, "Step of %s: compute %s to %s, data and log %s, idle %.1f to %.1f %% of the time.\n",
+        Seconds(longest.step_seconds), Seconds(*least), Seconds(*most),
+        Seconds(longest.step_seconds - longest.end_s), idle(*most), idle(*least));
   }
   return text;
 }
 
-std::string TraceOfPlan(const plan::Plan& plan, const model::ModelSpec& spec, absl::string_view title) {
+std::string TraceOfPlan(const plan::Plan& plan, const model::Architecture& spec, absl::string_view title) {
   const plan::PlannedStep planned = plan::BuildStep(plan, spec);
   const size_t num_classes = planned.step.programs.size();
   std::string events;

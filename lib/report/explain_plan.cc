@@ -20,18 +20,18 @@ std::string MemoryBinding(const plan::Plan& plan) {
     case schedule::Category::kActivations:
       lowers =
           plan.layout.recompute == layout::Recompute::kNone
-              ? "parallel.recompute = \"selective\" or \"full\", or a smaller train.micro_batch lowers them"
+              ? "parallel.recompute = \"selective\" or \"full\", or a smaller train.micro_batch, reduces them"
           : plan.layout.recompute != layout::Recompute::kFull
-              ? "parallel.recompute = \"full\" or a smaller train.micro_batch lowers them"
+              ? "parallel.recompute = \"full\" or a smaller train.micro_batch reduces them"
           : !plan.layout.recomputed_layers.empty()
-              ? "more parallel.recomputed_layers or a smaller train.micro_batch lowers them"
-              : "a smaller train.micro_batch or data.seq_len lowers them";
+              ? "more parallel.recomputed_layers or a smaller train.micro_batch reduces them"
+              : "a smaller train.micro_batch or data.seq_len reduces them";
       break;
     case schedule::Category::kOptimizer:
     case schedule::Category::kGradients:
     case schedule::Category::kParameters:
       lowers = plan.layout.zero_stage < 3 ? "a higher parallel.zero_stage shards more of them"
-                                          : "more workers in dp_shard make each one's share smaller";
+                                          : "more workers in dp_shard reduce each worker's share";
       break;
     case schedule::Category::kBuffers:
       lowers = "parallel.prefetch = false keeps one block's parameters and gradients instead of two";
@@ -44,15 +44,14 @@ std::string MemoryBinding(const plan::Plan& plan) {
 
 }  // namespace
 
-PlanExplanation ExplainPlan(const plan::Plan& plan, const model::ModelSpec& spec) {
+PlanExplanation ExplainPlan(const plan::Plan& plan, const model::Architecture& spec) {
   PlanExplanation explanation;
   const plan::PlannedStep planned = plan::BuildStep(plan, spec);
   explanation.memory = simulate::LiveAtPeak(
       planned.step.programs[static_cast<size_t>(simulate::ClassWithMost(planned.step))], plan.predicted);
-  explanation.axes = simulate::VolumesOf(planned.step, spec, planned.ledger, planned.options);
+  explanation.axes = simulate::VolumesOf(planned.step, planned.ledger, planned.options);
   double sum = 0;
-  for (const auto& [name, work] :
-       simulate::WorkOfStep(planned.ProgramOf(0), spec, planned.ledger, planned.options)) {
+  for (const auto& [name, work] : simulate::WorkOfStep(planned.step, planned.ledger, planned.options)) {
     const double seconds = plan.rates.Seconds(work);
     if (seconds <= 0) continue;
     explanation.time.push_back({name, seconds});
@@ -61,7 +60,7 @@ PlanExplanation ExplainPlan(const plan::Plan& plan, const model::ModelSpec& spec
   // Of a pipeline these are the first stage's.
   const double waits = plan::Chosen(plan).step_seconds - sum;
   if (plan.layout.mesh.pp > 1 && waits > 0) {
-    explanation.time.push_back({"waits for other stages", waits});
+    explanation.time.push_back({"waiting for other stages", waits});
     sum += waits;
   }
   std::stable_sort(explanation.time.begin(), explanation.time.end(),
@@ -74,31 +73,30 @@ PlanExplanation ExplainPlan(const plan::Plan& plan, const model::ModelSpec& spec
   explanation.bindings.push_back(
       absl::StrFormat("time: %s, %.1f %% of all work", longest.name, longest.seconds / sum * 100));
   explanation.trust.push_back(
-      plan.device == "cpu"
-          ? "memory: from the step that runs, instruction by instruction; on a CPU it is met within 3 %"
-          : "memory: from the step that runs, with the temporaries of the device's kernels; on one H100 it "
-            "was met "
-            "within 1 %. NCCL's buffers are not in it: cluster.memory_limit = auto leaves a tenth for them");
+      plan.device == "cpu" ? "memory: computed instruction by instruction from the step that will run; on a "
+                             "CPU, accurate to within 3 %"
+                           : "memory: computed from the step that will run, including the temporaries of the "
+                             "device's kernels; on one H100, accurate to within 1 %. NCCL's buffers are not "
+                             "included; cluster.memory_limit = auto reserves a tenth for them");
   explanation.trust.push_back(absl::StrCat("time: ", TrustInTime(plan)));
   return explanation;
 }
 
 std::string TrustInTime(const plan::Plan& plan) {
   if (plan.rates.measured) {
-    return absl::StrCat("from rates that `trainctl calibrate` measured on this ",
+    return absl::StrCat("based on rates that `trainctl calibrate` measured on this ",
                         plan.device == "cpu"                 ? "machine"
                         : plan.layout.mesh.world_size() == 1 ? "device"
-                        : plan.rates.machine == nullptr      ? "device; communication is guessed"
+                        : plan.rates.machine == nullptr      ? "device; communication rates are guesses"
                                                              : "device; communication uses published rates");
   }
   if (plan.device == "cpu") {
-    return "orders of magnitude, good for comparing layouts; `trainctl calibrate --device cpu` measures this "
-           "machine";
+    return "order-of-magnitude estimates, good for comparing layouts; run `trainctl calibrate --device cpu` "
+           "to measure this machine";
   }
-  if (!plan::HasTimes(plan)) return "of no particular device; it orders layouts and says nothing else";
-  return absl::StrCat(
-      "from published rates of ", plan.hardware,
-      ", good for comparing layouts; of runs, three on one H100 were compared, all within 4 %");
+  if (!plan::HasTimes(plan)) return "not for any particular device; only the order of layouts is meaningful";
+  return absl::StrCat("based on published rates for ", plan.hardware,
+                      ", good for comparing layouts; three runs on one H100 were within 4 %");
 }
 
 }  // namespace trainctl::report

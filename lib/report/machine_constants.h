@@ -1,4 +1,5 @@
-// What the catalogue says of a machine, for people: each number with its source. Pure; thread safe.
+// Formats the catalogue's data about a machine for display, each number with its source. Pure functions;
+// thread-safe.
 #pragma once
 
 #include <vector>
@@ -8,7 +9,7 @@
 
 namespace trainctl::report {
 
-// `device` in `node`, whose own device it need not be.
+// Returns the constants of `device` in `node`, even if the catalogue lists another device for this node.
 std::vector<PageConstant> ConstantsOf(const cluster::Device& device, const cluster::Node& node);
 
 }  // namespace trainctl::report

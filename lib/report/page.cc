@@ -139,7 +139,7 @@ Json EncodeStep(const StepPicture& step, Json& notes) {
   const size_t num_ranks = std::min(step.ranks.size(), kMostRanks);
   if (num_ranks < step.ranks.size()) {
     notes.push_back(
-        absl::StrCat("Of ", step.ranks.size(), " pipeline ranks the first ", num_ranks, " are shown."));
+        absl::StrCat("Only the first ", num_ranks, " of ", step.ranks.size(), " pipeline ranks are shown."));
   }
   Json json;
   int64_t least = 0;
@@ -165,11 +165,12 @@ Json EncodeStep(const StepPicture& step, Json& notes) {
       least = std::max<int64_t>(100, least * 2);
     }
   }
-  if (!with_sends) notes.push_back("Sends between stages are more than the page can hold; --trace has them.");
+  if (!with_sends)
+    notes.push_back("There are too many sends between stages to show on this page; use --trace to see them.");
   if (least > 0) {
     notes.push_back(
-        "The step has more passes than the page can hold: short ones that lie close together are drawn "
-        "as one. --trace has them all.");
+        "The step has too many passes to show individually, so short adjacent ones are drawn as one. Use "
+        "--trace to see them all.");
   }
   const int64_t samples =
       std::max<int64_t>(64, kMostSamples / static_cast<int64_t>(std::max<size_t>(1, num_ranks)));

@@ -1,13 +1,13 @@
-// A plan as one self-contained HTML page: the step on a time line, memory over time, where memory and time
-// go, what else was weighed, and where each constant is from. It asks nothing of any server, and every text
-// that it shows may contain anything. Pure; thread safe.
+// Renders a plan as a self-contained HTML page: the step's timeline, memory over time, breakdowns of memory
+// and time, the alternatives, and the source of each constant. The page loads nothing from any server, and
+// all texts are escaped. Pure functions; thread-safe.
 //
 //   report::PageInput input;
 //   input.title = "GPT-3 175B"; input.step = ...; input.pareto = ...;
 //   WriteFileAtomic("plan.html", report::PlanPage(input));
 //
-// The page draws itself; when it has, <html> has the attribute data-check: "ok <N> intervals", or "error" and
-// why.
+// A script in the page draws the charts. When it is done, it sets the attribute data-check of <html> to "ok
+// <N> intervals", or to "error" and the reason.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct PageFact {
   std::string value;
 };
 
-// Lower is better on both axes.
+// A point in a chart in which lower is better on both axes.
 struct ParetoPoint {
   std::string name;
   double x = 0;
@@ -32,35 +32,36 @@ struct ParetoPoint {
   bool chosen = false;
 };
 struct ParetoChart {
-  std::string x_label;  // "GPUs"; with its unit
+  std::string x_label;  // label with its unit, such as "GPUs"
   std::string y_label;
   std::vector<ParetoPoint> points;
 };
 
-// Another layout: a row of the what-if table.
+// Another layout, which is one row of the what-if table.
 struct Alternative {
-  std::string name;  // "tp 8 -> 4"
+  std::string name;  // change of layout, such as "tp 8 -> 4"
   bool fits = true;
-  double device_bytes = 0;  // at the peak of the rank that needs most; 0: not priced
-  double step_seconds = 0;  // 0: not priced
-  std::string reason;       // what it would cost and save, or by how much it does not fit
+  double device_bytes = 0;  // peak of the rank with the most memory; 0 if not estimated
+  double step_seconds = 0;  // 0 if not estimated
+  // The cost and the benefit of the change, or by how much it exceeds the memory limit.
+  std::string reason;
 };
 
 struct PageConstant {
   std::string name;
   std::string value;
   std::string source;
-  // "data sheet"; "measured" (by somebody who published it, or told by a driver); "inferred" from one that
-  // was measured in a like case; "stated" in the recipe.
+  // One of "data sheet", "measured" (a published measurement or a driver's report), "inferred" (from a
+  // similar measurement) or "stated" (in the recipe).
   std::string origin = "data sheet";
 };
 
 struct PageInput {
-  std::string title;            // the model's name
+  std::string title;            // name of the model
   std::vector<PageFact> facts;  // cluster, layout, batch and so on
   int64_t tokens_per_step = 0;
   int64_t devices = 1;
-  double memory_limit_bytes = 0;  // of one device; 0: none
+  double memory_limit_bytes = 0;  // limit per device; 0 for no limit
   StepPicture step;
   std::vector<Alternative> what_if;
   ParetoChart pareto;
@@ -68,6 +69,7 @@ struct PageInput {
   std::vector<std::string> notes;
 };
 
+// Returns the HTML of the page.
 std::string PlanPage(const PageInput& input);
 
 }  // namespace trainctl::report

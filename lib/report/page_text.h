@@ -1,4 +1,4 @@
-// Texts that go into a page without becoming part of its markup. Pure; thread safe.
+// Escapes text so that it cannot become part of a page's markup. Pure functions; thread-safe.
 #pragma once
 
 #include <string>
@@ -8,10 +8,11 @@
 
 namespace trainctl::report {
 
-// Text between tags or in a quoted attribute. Bytes that are not UTF-8 become U+FFFD.
+// Escapes text for use between tags or in a quoted attribute. Invalid UTF-8 becomes U+FFFD.
 std::string EscapedHtml(absl::string_view text);
 
-// JSON for a script element: no part of it looks like a tag. Bytes that are not UTF-8 become U+FFFD.
+// Formats JSON for use in a script element, such that no part of it looks like a tag. Invalid UTF-8 becomes
+// U+FFFD.
 std::string ScriptSafe(const Json& json);
 
 }  // namespace trainctl::report

@@ -115,7 +115,8 @@ StepTerms TermsOf(const schedule::Program& program, const simulate::Timeline& pl
   return terms;
 }
 
-StepPicture PictureOf(const plan::Plan& plan, const model::ModelSpec& spec, const plan::PlannedStep& step) {
+StepPicture PictureOf(const plan::Plan& plan, const model::Architecture& spec,
+                      const plan::PlannedStep& step) {
   const size_t num_blocks = static_cast<size_t>(step.ledger.num_blocks());
   StepPicture picture;
   picture.num_stages = static_cast<int64_t>(num_blocks);
@@ -123,7 +124,7 @@ StepPicture PictureOf(const plan::Plan& plan, const model::ModelSpec& spec, cons
   picture.stages.resize(num_blocks);
   for (size_t c = 0; c < step.step.programs.size(); ++c) {
     const simulate::Timeline played =
-        simulate::PlayStep(step.step, spec, step.ledger, step.options, plan.rates, static_cast<int>(c));
+        simulate::PlayStep(step.step, step.ledger, step.options, plan.rates, static_cast<int>(c));
     picture.end_s = picture.step_s = std::max(picture.step_s, played.step_seconds);
     if (c == 0) picture.terms = TermsOf(step.step.programs[c], played);
     picture.ranks.push_back(RankOf(step.step.programs[c], played));
@@ -178,26 +179,26 @@ std::vector<PageConstant> RatesOf(const plan::Plan& plan) {
     add("products, measured/catalogue", plan.rates.scales.products);
     add("attention, measured/catalogue", plan.rates.scales.attention);
     add("attention backward, measured/catalogue", plan.rates.scales.attention_backward);
-    add("seconds a byte of memory", plan.rates[simulate::Resource::kMovedBytes]);
-    add("seconds a launch", plan.rates[simulate::Resource::kOperators]);
+    add("seconds per byte of memory traffic", plan.rates[simulate::Resource::kMovedBytes]);
+    add("seconds per launch", plan.rates[simulate::Resource::kOperators]);
     return constants;
   }
   std::vector<PageConstant> constants;
   const char* origin = plan.rates.measured ? "measured" : "inferred";
   const char* source = plan.rates.measured    ? calibrated
-                       : plan.device == "cpu" ? "orders of magnitude of a CPU (lib/simulate/cost.h)"
-                                              : "of no particular device (lib/simulate/cost.h)";
+                       : plan.device == "cpu" ? "order-of-magnitude rates for a CPU (lib/simulate/cost.h)"
+                                              : "not for any particular device (lib/simulate/cost.h)";
   for (int i = 0; i < simulate::kNumResources; ++i) {
     const auto resource = static_cast<simulate::Resource>(i);
     if (plan.rates[resource] <= 0) continue;
-    constants.push_back({absl::StrCat("seconds a unit of ", simulate::ResourceName(resource)),
+    constants.push_back({absl::StrCat("seconds per unit of ", simulate::ResourceName(resource)),
                          absl::StrFormat("%.3g", plan.rates[resource]), source, origin});
   }
   return constants;
 }
 
 PageInput PageOfPlan(const plan::Plan& plan, const recipe::Recipe& recipe) {
-  const model::ModelSpec& spec = recipe.model.spec;
+  const model::Architecture& spec = recipe.model.spec;
   const plan::PlannedStep step = plan::BuildStep(plan, spec);
   PageInput page;
   page.title = recipe.run.name;
@@ -209,8 +210,8 @@ PageInput PageOfPlan(const plan::Plan& plan, const recipe::Recipe& recipe) {
   page.pareto = ChartOf(plan);
   page.constants = RatesOf(plan);
   page.facts = {
-      {"Model", absl::StrCat(FormatCount(plan.num_parameters), " parameters, ", spec.layers, " layers of ",
-                             spec.hidden)},
+      {"Model", absl::StrCat(FormatCount(plan.num_parameters), " parameters, ", NumLayers(spec),
+                             " layers of ", spec.hidden)},
       {"Workers",
        absl::StrCat(page.devices, " \u00d7 ", plan.hardware.empty() ? plan.device : plan.hardware)},
       {"Layout", plan.layout.ToString()},
@@ -229,8 +230,8 @@ PageInput PageOfPlan(const plan::Plan& plan, const recipe::Recipe& recipe) {
   }
   page.notes = plan.notes;
   page.notes.push_back(
-      "A stage of the drawing is a block: the embedding, a layer, or the head. Recomputation is drawn as a "
-      "forward.");
+      "Each stage in the drawing is a block: the embedding, a layer, or the head. Recomputation is drawn as "
+      "a forward pass.");
   for (const std::string& text : ExplainPlan(plan, spec).trust) page.notes.push_back(text);
   return page;
 }

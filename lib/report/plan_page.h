@@ -1,4 +1,7 @@
-// The page (page.h) of a plan of our own trainer: the step that will run, block by block. Pure; thread safe.
+// Builds the page (page.h) for a plan of trainctl's trainer, which shows the step that will run, block by
+// block. Pure functions; thread-safe.
+//
+//   WriteFileAtomic("plan.html", PlanPage(PageOfPlan(plan, recipe)));
 #pragma once
 
 #include <vector>
@@ -9,9 +12,11 @@
 
 namespace trainctl::report {
 
-// What the plan's times are made of: seconds per unit of a CPU, or what the catalogue says of a machine.
+// Returns the rates behind the plan's times: a CPU's seconds per unit of work, or the catalogue's data about
+// a machine.
 std::vector<PageConstant> RatesOf(const plan::Plan& plan);
 
+// Returns the content of the page. `plan` must be the plan of `recipe`.
 PageInput PageOfPlan(const plan::Plan& plan, const recipe::Recipe& recipe);
 
 }  // namespace trainctl::report

@@ -1,6 +1,6 @@
-// One step to be shown, whoever worked it out: what each rank does on each of its streams and when, and what
-// memory it holds meanwhile. The page (page.h) and the trace (trace.h) read this alone. Plain data; thread
-// safe.
+// A picture of one step, independent of how it was computed. It shows the activity of each rank on each of
+// its streams over time, and the memory that the rank uses. The page (page.h) and the trace (trace.h) are
+// generated from this. Plain data; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,22 @@ namespace trainctl::report {
 
 enum class SpanKind : uint8_t {
   kForward,
-  kBackward,       // both gradients, recomputation included
-  kBackwardInput,  // recomputation included
+  kBackward,       // backward pass for inputs and weights, including recomputation
+  kBackwardInput,  // backward pass for inputs only, including recomputation
   kBackwardWeight,
-  kWait,  // for a message; what comes is in the other fields
+  kWait,  // wait for a message, which the other fields describe
   kSendActivation,
   kSendGradient,
-  kTensor,  // exposed exchanges of the pass with the same stage and micro-batch
+  // Exposed communication of the pass with the same stage and micro-batch.
+  kTensor,
   kExpert,
   kContext,
-  kGather,  // of parameters, over the data-parallel ranks
-  kReduce,  // of gradients
-  kSpread,  // exposed data parallelism throughout the passes, and what passes lose to exchanges beside them:
-            // at the end of each as the ones above, or after all of them (kData) where there is a pipeline
+  kGather,  // all-gather of parameters over the data-parallel ranks
+  kReduce,  // reduction of gradients
+  // Exposed data-parallel communication during the passes, and the slowdown of passes by concurrent
+  // communication. Shown at the end of each pass like the kinds above, or, with a pipeline, after all passes
+  // (on kData).
+  kSpread,
   kOptimizer,
 };
 inline constexpr int kNumSpanKinds = 14;
@@ -35,34 +38,36 @@ struct Span {
   double start_s = 0;
   double end_s = 0;
   SpanKind kind = SpanKind::kForward;
-  int stage = -1;        // -1: of the whole rank
-  int micro_batch = -1;  // -1: of none
+  int stage = -1;        // -1 for the whole rank
+  int micro_batch = -1;  // -1 if it does not belong to a micro-batch
   int peer = -1;         // pipeline rank at the other end of a send or a wait
 };
 
 enum class StreamKind : uint8_t {
-  kCompute,   // passes, waits, the optimizer
-  kExchange,  // what passes wait for: tensor, expert, context, data parallelism; a pass of kCompute spans it
-  kSend,      // to one other pipeline rank
-  kData,      // data parallelism, hidden behind passes or not
+  kCompute,  // passes, waits and the optimizer step
+  // Communication that passes wait for, of tensor, expert, context and data parallelism. A pass on kCompute
+  // spans the communication it waits for.
+  kExchange,
+  kSend,  // sends to one other pipeline rank
+  kData,  // data-parallel communication, hidden behind passes or exposed
 };
 
-// Spans follow one another: none begins before the one before it has ended.
+// A stream of non-overlapping spans, in order of time.
 struct Stream {
   StreamKind kind = StreamKind::kCompute;
   std::string name;  // "compute", "send to rank 3"
   std::vector<Span> spans;
 };
 
-// Beyond what a rank always holds, from this instant to the next sample.
+// A rank's memory in excess of its permanent memory, from this time until the next sample.
 struct MemorySample {
   double time_s = 0;
-  double gradient_bytes = 0;  // those that were not there when the step began
+  double gradient_bytes = 0;  // gradients allocated since the step began
   double activation_bytes = 0;
-  double work_bytes = 0;  // of the pass under way, with logits
+  double work_bytes = 0;  // working memory of the current pass, including logits
 };
 
-// What fills a rank's device at its peak.
+// A rank's device memory at its peak.
 struct PeakMemory {
   double parameter_bytes = 0;
   double gradient_bytes = 0;
@@ -70,60 +75,62 @@ struct PeakMemory {
   double activation_bytes = 0;
   double work_bytes = 0;
   double logit_bytes = 0;
-  double outside_bytes = 0;  // no tensors: context, libraries, communication
-  double lost_bytes = 0;     // to the allocator
-  double device_bytes = 0;   // the sum
-  double upper_bytes = 0;    // a bound to plan with
+  double outside_bytes = 0;  // memory other than tensors: context, libraries and communication
+  double lost_bytes = 0;     // memory lost to the allocator
+  double device_bytes = 0;   // total memory
+  double upper_bytes = 0;    // upper bound on the total, used for planning
 };
 
 struct RankPicture {
   std::vector<Stream> streams;  // kCompute first
   std::vector<MemorySample> samples;
-  double state_bytes = 0;    // parameters, optimizer, gradients that stay: throughout
-  double outside_bytes = 0;  // what is no tensor, and what the allocator loses: throughout
+  double state_bytes = 0;    // permanent memory of parameters, optimizer state and gradients
+  double outside_bytes = 0;  // permanent memory other than tensors, and memory lost to the allocator
   PeakMemory peak;
 };
 
-// Bytes at the instant of `sample`, on the device.
+// Returns the memory used on the device at the time of `sample`.
 inline double DeviceBytes(const RankPicture& rank, const MemorySample& sample) {
   return rank.state_bytes + rank.outside_bytes + sample.gradient_bytes + sample.activation_bytes +
          sample.work_bytes;
 }
 
-// What a pass waits for, of each group of ranks.
+// How long a pass waits for communication, by kind of parallelism.
 struct ExchangeSeconds {
   double tensor = 0, expert = 0, context = 0, data = 0;
 };
 
-// One micro-batch through one stage.
+// The times of one micro-batch in one stage.
 struct StagePicture {
   double forward_s = 0, backward_s = 0, recompute_s = 0;
   ExchangeSeconds in_forward, in_backward;
 };
 
-// What a step's time is made of; an exchange counts as far as nothing covers it.
+// The parts of a step's time. Communication counts only as far as it is exposed.
 struct StepTerms {
-  double compute_s = 0;  // forwards and backwards
+  double compute_s = 0;  // forward and backward passes
   double recompute_s = 0;
   double tensor_s = 0;
   double expert_s = 0;
   double context_s = 0;
-  double pipeline_s = 0;  // bubble and transfers
+  double pipeline_s = 0;  // pipeline bubble and transfers
   double data_s = 0;
   double optimizer_s = 0;
-  double offload_s = 0;  // copies to the host
+  double offload_s = 0;  // copies to host memory
 };
 
 struct StepPicture {
-  std::vector<RankPicture> ranks;    // one of each pipeline rank
-  std::vector<StagePicture> stages;  // num_stages of them
+  std::vector<RankPicture> ranks;    // one for each pipeline rank
+  std::vector<StagePicture> stages;  // one for each of num_stages stages
   int64_t num_stages = 0;
-  int64_t num_micro_batches = 0;  // of the step
-  // Of very long steps the schedule repeats itself; some rounds are left out then.
+  int64_t num_micro_batches = 0;  // number of micro-batches in the step
+  // A very long step repeats its schedule, so some of the rounds are not drawn. The next two fields say how
+  // much is missing.
   int64_t left_out_micro_batches = 0;
   double left_out_s = 0;
-  double end_s = 0;   // of what is drawn; with left_out_s the time of the step
-  double step_s = 0;  // as priced
+  // End of the drawn part. The time of the step is end_s + left_out_s.
+  double end_s = 0;
+  double step_s = 0;  // estimated time of the step
   StepTerms terms;
 };
 

@@ -1,5 +1,5 @@
-// A step as a trace for Perfetto (ui.perfetto.dev) or chrome://tracing: a process for each pipeline rank,
-// a thread for each of its streams, and a counter of its memory. Pure; thread safe.
+// Formats a step as a trace for Perfetto (ui.perfetto.dev) or chrome://tracing, with a process per pipeline
+// rank, a thread for each of the rank's streams, and a counter of its memory. Pure functions; thread-safe.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace trainctl::report {
 
-// The "JSON Object Format" of Chrome's Trace Event Format. Times are microseconds with three decimals. Within
-// a thread events are in order and do not overlap. `title` is told in the trace's metadata, whatever it
-// contains.
+// Returns the trace in the "JSON Object Format" of Chrome's Trace Event Format. Times are in microseconds
+// with three decimals. A thread's events are in order and do not overlap. `title` becomes part of the trace's
+// metadata and may contain any text.
 std::string TraceJson(const StepPicture& step, absl::string_view title);
 
 }  // namespace trainctl::report

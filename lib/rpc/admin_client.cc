@@ -29,6 +29,7 @@ absl::StatusOr<Reply> Call(const LocalJob& job, absl::Duration timeout,
                            grpc::Status (v1::Trainctl::Stub::*method)(grpc::ClientContext*, const Request&,
                                                                       Reply*),
                            const Request& request) {
+  TRAINCTL_RETURN_IF_ERROR(CheckRoomForGrpc());
   TRAINCTL_ASSIGN_OR_RETURN(const Pass pass, ReadPass(job.token_file));
   const std::unique_ptr<v1::Trainctl::Stub> stub = v1::Trainctl::NewStub(MakeChannel(job.socket));
   grpc::ClientContext context;
@@ -55,6 +56,7 @@ absl::StatusOr<Reply> Call(const LauncherAccess& access, absl::Duration timeout,
                            grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&,
                                                                    Reply*),
                            const Request& request) {
+  TRAINCTL_RETURN_IF_ERROR(CheckRoomForGrpc());
   TRAINCTL_ASSIGN_OR_RETURN(const auto credentials, MakeClientCredentials(access.credential));
   for (const std::string& endpoint : access.endpoints) {
     Reply reply;

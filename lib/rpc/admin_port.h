@@ -1,7 +1,7 @@
-// Internal to lib/rpc: the port at which other machines ask for the status and have a run saved or stopped.
-// It has its own authority. Any user who can read the run folder finds a reader's certificate there
-// (access_file.h), and the agents' port must not accept that certificate. The bytes that a connection may
-// send are limited (metered_relay.h). Thread safe.
+// Internal to lib/rpc: the port at which other machines can query a run's status and ask it to save or stop.
+// It has its own certificate authority: every user who can read the run folder finds a reader's certificate
+// there (access_file.h), which the agents' port must not accept. The number of bytes that a connection may
+// send is limited (metered_relay.h). Thread-safe.
 #pragma once
 
 #include <memory>
@@ -23,16 +23,16 @@ namespace trainctl::rpc {
 
 class AdminPort {
  public:
-  // Listens on a free port of each address. `refusals` and `handler` outlive it.
+  // Listens on a free port at each address. `refusals` and `handler` must outlive it.
   static absl::StatusOr<std::unique_ptr<AdminPort>> Start(const std::string& job,
                                                           const rendezvous::JobFolder& folder,
                                                           const std::vector<std::string>& addresses,
                                                           const Clock& clock, RefusalLog* refusals,
                                                           AdminService::Handler* handler);
 
-  // Addresses and credential for a caller in this role, kAdmin or kReader.
+  // Creates the addresses and credential for a caller with this role, kAdmin or kReader.
   absl::StatusOr<LauncherAccess> MakeAccess(Role role) const;
-  // Ends all calls, within `patience`; nothing is served afterwards.
+  // Ends all calls within `patience` and stops serving.
   void Shutdown(absl::Duration patience) { server_->Shutdown(patience); }
 
  private:

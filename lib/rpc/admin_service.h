@@ -1,5 +1,5 @@
-// Internal to lib/rpc: serves status, save and stop to other machines, by the role of the caller's
-// certificate. Thread safe; called on gRPC's threads.
+// Internal to lib/rpc: serves status, save and stop requests from other machines, as far as the role in the
+// caller's certificate permits. Thread-safe; gRPC calls it on its own threads.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -14,13 +14,13 @@
 
 namespace trainctl::rpc {
 
-// What an admin alone may do, for messages.
+// Names of the admin-only actions in error messages.
 inline constexpr char kStopsTheRun[] = "stop the run";
 inline constexpr char kSavesTheRun[] = "have the run saved";
 
 class AdminService : public v1::Admin::CallbackService {
  public:
-  // Who is let in: the calls of v1::Trainctl, after their token was checked.
+  // Handles calls whose caller was admitted. They correspond to v1::Trainctl calls with a valid token.
   class Handler {
    public:
     virtual ~Handler() = default;
@@ -31,7 +31,7 @@ class AdminService : public v1::Admin::CallbackService {
     virtual grpc::ServerUnaryReactor* OnAdminSave(grpc::CallbackServerContext* context) = 0;
   };
 
-  // `refusals` and `handler` outlive it.
+  // `refusals` and `handler` must outlive it.
   AdminService(std::string job, rendezvous::JobFolder folder, RefusalLog* refusals, Handler* handler)
       : job_(std::move(job)), folder_(std::move(folder)), refusals_(refusals), handler_(handler) {}
 
@@ -43,7 +43,8 @@ class AdminService : public v1::Admin::CallbackService {
                                  v1::SaveReply* reply) override;
 
  private:
-  // `changes`: nullptr: it only asks; else what an admin alone may: "stop the run".
+  // Returns an error unless the caller is allowed to do this. `changes` is the admin-only action ("stop the
+  // run"), or null for a status query.
   grpc::Status Check(const grpc::ServerContextBase& context, const char* changes) const;
 
   const std::string job_;

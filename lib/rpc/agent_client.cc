@@ -23,6 +23,7 @@
 #include "base/status.h"
 #include "launcher/worker_contract.h"
 #include "proto/trainctl.grpc.pb.h"
+#include "rpc/channel.h"
 #include "rpc/grpc_log.h"
 #include "rpc/job_authority.h"
 #include "rpc/job_secret.h"
@@ -594,6 +595,7 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
 
 absl::StatusOr<std::unique_ptr<AgentLink>> ConnectAgent(const AgentClientOptions& options) {
   QuietGrpc();
+  TRAINCTL_RETURN_IF_ERROR(CheckRoomForGrpc());
   TRAINCTL_ASSIGN_OR_RETURN(Entry entry, Enroll(options));
   auto client = std::make_unique<AgentClient>(options, std::move(entry));
   TRAINCTL_RETURN_IF_ERROR(client->Start());

@@ -1,5 +1,6 @@
-// An agent's side of the rendezvous: one stream to the coordinator over TCP with mutual TLS, and a Unix
-// socket for the node's workers, whose sessions and store calls are handed on over it. Thread safe.
+// An agent's side of the rendezvous. It opens one stream to the coordinator over TCP with mutual TLS and a
+// Unix socket for the node's workers, and forwards the workers' sessions and store calls over the stream.
+// Thread-safe.
 #pragma once
 
 #include <functional>
@@ -15,15 +16,19 @@ namespace trainctl::rpc {
 
 struct AgentClientOptions {
   Invitation invitation;
-  std::string socket_path;  // for the workers, at most 107 bytes; in a folder that others cannot enter
-  std::string token_path;   // what the workers' token files begin with
-  absl::Duration timeout = absl::Seconds(30);  // to reach the coordinator
-  // Whether nobody wants it any more, asked every few seconds meanwhile. May be empty.
+  // Path of the Unix socket for the workers, at most 107 bytes, in a folder that other users cannot enter.
+  std::string socket_path;
+  // Prefix of the paths of the workers' token files.
+  std::string token_path;
+  // How long to try to reach the coordinator.
+  absl::Duration timeout = absl::Seconds(30);
+  // Polled every few seconds while connecting; gives up if it returns true. May be null.
   std::function<bool()> is_cancelled;
 };
 
-// Blocks until the coordinator has taken this agent in. Unavailable: none of the addresses answers;
-// PermissionDenied: the token was used by another, or the node's key is not this job's; Cancelled.
+// Connects to the coordinator and blocks until it has admitted this agent. Returns Unavailable if no address
+// answers, PermissionDenied if another agent has used the token or if the node's key does not belong to this
+// job, and Cancelled if is_cancelled returned true.
 absl::StatusOr<std::unique_ptr<rendezvous::AgentLink>> ConnectAgent(const AgentClientOptions& options);
 
 }  // namespace trainctl::rpc

@@ -59,8 +59,11 @@ void AgentHub::Shutdown(absl::Duration patience) {
 }
 
 absl::StatusOr<std::string> AgentHub::Invite(const std::string& node) {
-  Invitation invitation{
-      .job = launch_.job, .node = node, .endpoints = server_->endpoints(), .bootstrap = bootstrap_};
+  Invitation invitation{.job = launch_.job,
+                        .node = node,
+                        .run_dir = options_.setup.run_dir,
+                        .endpoints = server_->endpoints(),
+                        .bootstrap = bootstrap_};
   TRAINCTL_ASSIGN_OR_RETURN(invitation.token, authority_->MakeToken(node));
   return FormatInvitation(invitation);
 }
@@ -243,7 +246,7 @@ void AgentHub::Greet(AgentStream* stream, const v1::AgentMessage& message) {
   }
   if (!is_new && (current == current_.end() || current->second != known->second.get())) {
     return TurnAway(stream, {grpc::StatusCode::FAILED_PRECONDITION,
-                             "it was away for too long: the launcher goes on without it"});
+                             "it was away for too long: the launcher continues without it"});
   }
   if (is_new) {
     known->second = std::make_unique<AgentSession>(stream->node(), message.header(), clock_.Monotonic());

@@ -1,6 +1,6 @@
-// Internal to lib/rpc: serves the agents of a job's nodes over TCP with mutual TLS: who may come, what they
-// are told, and whether they are still there. An agent is known by its certificate, so it may lose its
-// connection and come back. Thread safe; never calls its handler with a lock held that a call to it needs.
+// Internal to lib/rpc: serves the agents of a job's nodes over TCP with mutual TLS. It decides which agents
+// may connect, sends them orders, and detects when they are lost. Since an agent is identified by its
+// certificate, it can lose its connection and reconnect. Thread-safe; its handler may call back into it.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -33,8 +33,8 @@ class AgentHub : public v1::Agents::CallbackService, private AgentStream::Handle
   class Handler {
    public:
     virtual ~Handler() = default;
-    // Of a worker of a node. What the coordinator says to it goes to `sink`, until OnNodeClosed; its store
-    // calls have the sink as their owner.
+    // Called for each message from a node's worker. The coordinator's messages to that worker must be sent to
+    // `sink` until OnNodeClosed. `sink` also owns the worker's store calls.
     virtual void OnWorkerMessage(MemberSink* sink, const v1::WorkerMessage& message) = 0;
     virtual void OnNodeClosed(MemberSink* sink) = 0;
     virtual void OnNews(rendezvous::NodeNews news) = 0;
@@ -44,28 +44,29 @@ class AgentHub : public v1::Agents::CallbackService, private AgentStream::Handle
     virtual void OnStoreCancel(StoreService::CallId id) = 0;
   };
 
-  // `clock`, `refusals` and `handler` outlive it.
+  // `clock`, `refusals` and `handler` must outlive it.
   AgentHub(Launch launch, const rendezvous::NetworkOptions& options, const rendezvous::Timeouts& timeouts,
            const Clock& clock, RefusalLog* refusals, Handler* handler);
   ~AgentHub() override;
 
-  // Listens on the port, or a free one, of each address. EnvironmentError if it cannot.
+  // Listens on the configured port, or on a free one, at each address. Returns EnvironmentError if it cannot
+  // listen.
   absl::Status Start();
-  // Ends all streams and calls, within `patience`; nothing is served afterwards.
+  // Ends all streams and calls within `patience` and stops serving.
   void Shutdown(absl::Duration patience);
 
-  // For the agent of `node`: see invitation.h.
+  // Returns an invitation for the agent of `node`; see invitation.h.
   absl::StatusOr<std::string> Invite(const std::string& node);
   void Send(const std::string& node, const rendezvous::NodeCommand& command);
   void Dismiss(bool is_finished);
-  // Whether no agent is left that was there.
+  // Whether every agent that ever connected has exited or been lost.
   bool AllLeft();
-  // The command that started the agent of `node` has ended, `why` says how. An agent that is there may stay,
-  // but is not waited for when it goes away.
+  // Notes that the command that started the agent of `node` has exited; `why` describes how. A connected
+  // agent may stay, but if its connection breaks, the hub does not wait for it to reconnect.
   void NoteCommandEnded(const std::string& node, const std::string& why);
-  // Whether its agent has no connection now.
+  // Whether the node's agent is currently disconnected.
   bool IsAway(const std::string& node);
-  // Loses the agents that have been silent or away for too long.
+  // Gives up on agents that have been silent or disconnected for too long.
   void LoseSilent();
 
   grpc::ServerUnaryReactor* Enroll(grpc::CallbackServerContext* context, const v1::EnrollRequest* request,
@@ -74,19 +75,20 @@ class AgentHub : public v1::Agents::CallbackService, private AgentStream::Handle
       grpc::CallbackServerContext* context) override;
 
  private:
-  // The node of the caller's certificate; empty: it may not call.
+  // Returns the node in the caller's certificate, or an empty string if the caller is not an agent.
   std::string CallerNode(const grpc::ServerContextBase& context);
   void OnMessage(AgentStream* stream, const v1::AgentMessage& message) override;
   void OnClosed(AgentStream* stream) override;
   void Greet(AgentStream* stream, const v1::AgentMessage& message);
-  // Whether a message is of this launch and of the agent with the certificate of that stream.
+  // Returns an error unless the message is from this launch and from the agent whose certificate the stream
+  // presented.
   absl::Status CheckSender(const AgentStream& stream, const v1::Header& header);
-  // Ends the stream of an agent that is not wanted; the log tells.
+  // Rejects an agent: ends its stream and logs the refusal.
   void TurnAway(AgentStream* stream, const grpc::Status& why);
   void LoseReplaced(const AgentStream& by);
   void CarryOut(AgentSession* session, const v1::AgentMessage& message);
   void Refuse(AgentSession* session, const absl::Status& why);
-  // Gives the node up and tells; nothing if that was done before.
+  // Gives up on the node and reports it as lost. Does nothing if it was already lost.
   void Lose(AgentSession* session, const std::string& why, const grpc::Status& status);
   bool IsCurrent(const AgentSession* session);
   void News(const std::string& node, decltype(rendezvous::NodeNews::what) what);
@@ -99,15 +101,16 @@ class AgentHub : public v1::Agents::CallbackService, private AgentStream::Handle
   RefusalLog* const refusals_;
   const HandshakeWatch handshakes_{refusals_};
   std::unique_ptr<JobAuthority> authority_;
-  Credential bootstrap_;  // in every invitation
+  Credential bootstrap_;  // credential included in every invitation
   std::unique_ptr<TlsServer> server_;
 
   std::mutex mutex_;
-  std::map<std::string, int64_t> incarnations_;                    // of agents, by certificate
-  std::map<std::string, std::unique_ptr<AgentSession>> sessions_;  // by certificate, of all that ever came
-  std::map<std::string, AgentSession*> current_;                   // by node, of those that are not lost
-  std::map<std::string, std::string> command_ends_;                // by node: how its agent's command ended
-  std::optional<v1::Farewell> farewell_;                           // once the job is over
+  std::map<std::string, int64_t> incarnations_;  // agents' incarnations, by certificate
+  // The sessions of all agents that ever connected, by certificate.
+  std::map<std::string, std::unique_ptr<AgentSession>> sessions_;
+  std::map<std::string, AgentSession*> current_;     // sessions of the agents that are not lost, by node
+  std::map<std::string, std::string> command_ends_;  // how the agent's command ended, by node
+  std::optional<v1::Farewell> farewell_;             // set once the job is over
   absl::Duration last_look_ = -absl::InfiniteDuration();
 };
 

@@ -1,5 +1,5 @@
-// Internal to lib/rpc: the coordinator's conversation with one agent, over streams that come and go. What one
-// has said and the other has not acknowledged is said again over the next stream. Thread safe.
+// Internal to lib/rpc: the coordinator's session with one agent, over streams that may break and be replaced.
+// Messages that the agent has not acknowledged are resent over the next stream. Thread-safe.
 #pragma once
 
 #include <grpcpp/support/server_callback.h>
@@ -18,14 +18,14 @@ namespace trainctl::rpc {
 
 class AgentSession;
 
-// One stream of an agent. Owned by gRPC until OnDone.
+// One stream from an agent. Owned by gRPC until OnDone.
 class AgentStream : public grpc::ServerBidiReactor<v1::AgentMessage, v1::AgentOrder> {
  public:
   class Handler {
    public:
     virtual ~Handler() = default;
     virtual void OnMessage(AgentStream* stream, const v1::AgentMessage& message) = 0;
-    // Nothing more comes. The handler lets go of the stream.
+    // Called when the stream has ended. The handler must drop its pointer to the stream.
     virtual void OnClosed(AgentStream* stream) = 0;
   };
 
@@ -40,7 +40,8 @@ class AgentStream : public grpc::ServerBidiReactor<v1::AgentMessage, v1::AgentOr
   void OnWriteDone(bool ok) override;
   void OnDone() override { delete this; }
 
-  // Once it has said hello. Set and used by the handler, in OnMessage and OnClosed.
+  // The agent's session, set when its first message arrives. Only the handler sets and uses it, in OnMessage
+  // and OnClosed.
   AgentSession* session = nullptr;
 
  private:
@@ -49,14 +50,14 @@ class AgentStream : public grpc::ServerBidiReactor<v1::AgentMessage, v1::AgentOr
   const std::string node_;
   const std::string certificate_;
   v1::AgentMessage incoming_;
-  v1::AgentOrder outgoing_;  // being written; the session's lock guards it
+  v1::AgentOrder outgoing_;  // order being written; guarded by the session's lock
   std::mutex mutex_;
   bool is_finished_ = false;
 };
 
 class AgentSession : public MemberSink {
  public:
-  // `header`: of all messages, both ways.
+  // Creates the session of `node`'s agent. All messages to the agent carry `header`.
   AgentSession(std::string node, v1::Header header, absl::Duration now)
       : node_(std::move(node)), header_(std::move(header)) {
     Hear(now);
@@ -64,20 +65,21 @@ class AgentSession : public MemberSink {
 
   const std::string& node() const { return node_; }
 
-  // ---- to the agent
+  // ---- messages to the agent
   void Send(v1::AgentOrder order);
   void SendTo(const std::string& member, int64_t incarnation, const v1::CoordinatorMessage& message) override;
-  // From now on over this stream, after the orders that have come; the stream before, if there is any, ends.
+  // Switches to this stream, on which it first resends the orders after `acked`, the last one that the agent
+  // has acknowledged. Ends any earlier stream.
   void Attach(AgentStream* stream, uint64_t acked);
-  // False: it was not the current one.
+  // Notes that a stream has closed. Returns false if it was not the current stream.
   bool Detach(AgentStream* stream, absl::Duration now);
   void OnWritten(AgentStream* stream, bool ok);
-  // Nothing is sent any more.
+  // Ends the session. No further messages are sent.
   void End(const grpc::Status& status);
 
-  // ---- from the agent
-  // Calls `carry_out` if the message is new, and then acknowledges it. One after the other, even if an old
-  // stream is still being read. False: one before it is missing.
+  // ---- messages from the agent
+  // Calls `carry_out` if the message is new, then acknowledges the message. Handles one message at a time,
+  // even while an old stream is still being read. Returns false if an earlier message is missing.
   template <typename CarryOut>
   bool Take(const v1::AgentMessage& message, const CarryOut& carry_out) {
     std::lock_guard reading(reading_mutex_);
@@ -90,10 +92,10 @@ class AgentSession : public MemberSink {
   }
   void Hear(absl::Duration now) { last_heard_ms_ = absl::ToInt64Milliseconds(now); }
   absl::Duration last_heard() const { return absl::Milliseconds(last_heard_ms_.load()); }
-  // Since when it has no stream; nullopt: it has one.
+  // The time at which the agent lost its stream, or nullopt if it has one.
   std::optional<absl::Duration> away_since() const;
 
-  // It has said so, and will not come back.
+  // Whether the agent has announced that it is leaving for good.
   std::atomic<bool> is_leaving{false};
 
  private:
@@ -105,7 +107,7 @@ class AgentSession : public MemberSink {
   const v1::Header header_;
   std::atomic<int64_t> last_heard_ms_{0};
 
-  std::mutex reading_mutex_;  // held while a message is carried out; before mutex_
+  std::mutex reading_mutex_;  // held while a message is being handled; acquired before mutex_
   Inbox inbox_;
 
   mutable std::mutex mutex_;
@@ -114,7 +116,7 @@ class AgentSession : public MemberSink {
   bool is_writing_ = false;
   bool is_ended_ = false;
   absl::Duration away_since_;
-  uint64_t carried_out_ = 0;  // the last message that was
+  uint64_t carried_out_ = 0;  // sequence number of the last message handled
   bool must_answer_ = false;
 };
 

@@ -9,7 +9,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,6 +23,7 @@
 #include "base/files.h"
 #include "base/network.h"
 #include "base/status.h"
+#include "base/unix_socket.h"
 #include "rpc/tls.h"
 
 namespace trainctl::rpc {
@@ -89,16 +89,6 @@ ino_t FolderOf(const std::string& path) {
   struct stat info;
   const std::string folder = path.substr(0, path.rfind('/') + 1);
   return ::stat(folder.empty() ? "." : folder.c_str(), &info) == 0 ? info.st_ino : 0;
-}
-
-// The file has mode 0600 from the moment that it is there. umask(2) would do that to every thread's files;
-// Linux gives the file the mode that the descriptor has, less the umask. The second chmod is for an umask
-// that takes even the user's own bits, and for kernels that ignore the first: nobody can connect before
-// listen(2).
-bool ListenPrivately(int fd, const sockaddr_un& address) {
-  return ::fchmod(fd, 0600) == 0 &&
-         ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 &&
-         ::chmod(address.sun_path, 0600) == 0 && ::listen(fd, kBacklog) == 0;
 }
 
 // The port, or -1.
@@ -173,9 +163,6 @@ absl::StatusOr<std::unique_ptr<ConnectionGate>> ConnectionGate::ListenAt(const s
                                                                          const Limits& limits,
                                                                          RefusalLog* refusals) {
   auto gate = std::unique_ptr<ConnectionGate>(new ConnectionGate(limits, refusals, "the control socket"));
-  if (path.size() >= sizeof(sockaddr_un::sun_path)) {
-    return EnvironmentError(absl::StrCat("the path of the control socket is too long: ", path));
-  }
   struct stat left;
   if (::lstat(path.c_str(), &left) == 0 && S_ISSOCK(left.st_mode)) ::unlink(path.c_str());
   TRAINCTL_RETURN_IF_ERROR(gate->ListenAtPath(path));
@@ -186,11 +173,8 @@ absl::StatusOr<std::unique_ptr<ConnectionGate>> ConnectionGate::ListenAt(const s
 }
 
 absl::Status ConnectionGate::ListenAtPath(const std::string& path) {
-  sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
-  std::memcpy(address.sun_path, path.c_str(), path.size());
-  const int listener = ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (listener < 0) return ErrnoError("create", "the control socket", errno);
-  if (!ListenPrivately(listener, address)) {
+  TRAINCTL_ASSIGN_OR_RETURN(const int listener, BindPrivateSocket(path));
+  if (::listen(listener, kBacklog) != 0) {
     const int error = errno;
     ::close(listener);
     return ErrnoError("listen on the control socket", path, error);

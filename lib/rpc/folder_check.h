@@ -1,5 +1,6 @@
-// A caller in a copy of a run folder can reach the original's launcher, because the copy contains its tokens
-// and certificates. Callers therefore state which folder they mean. Internal to lib/rpc. Thread safe.
+// Internal to lib/rpc: checks that a caller and a launcher mean the same run folder. A copy of a run folder
+// contains the tokens and certificates of the original, so a caller in the copy could reach the original's
+// launcher by mistake. Callers therefore state which folder they mean. Thread-safe.
 #pragma once
 
 #include <grpcpp/client_context.h>
@@ -11,11 +12,12 @@
 
 namespace trainctl::rpc {
 
-// Adds `id`, the caller's JobFolder::id, to the call; does nothing if it is empty. Machines that mount the
-// same folder see different device numbers, so calls between machines compare only the inode.
+// Adds `id`, the caller's JobFolder::id, to the call. Does nothing if `id` is empty. The device number of a
+// shared folder differs between the machines that mount it, so calls between machines (`same_machine` is
+// false) compare only the inode.
 void SayFolder(grpc::ClientContext& context, const std::string& id, bool same_machine);
 
-// ABORTED, with the folder that the launcher works on, if the caller means another folder than `own`.
+// Returns ABORTED, with the launcher's folder in the message, if the caller means a folder other than `own`.
 grpc::Status CheckFolder(const grpc::ServerContextBase& context, const rendezvous::JobFolder& own);
 
 }  // namespace trainctl::rpc

@@ -1,4 +1,4 @@
-// Internal to lib/rpc: gRPC's own lines on stderr, and a log of refused callers.
+// Internal to lib/rpc: silences gRPC's own log lines on stderr, and logs refused callers.
 #pragma once
 
 #include <cstdint>
@@ -11,32 +11,32 @@
 
 namespace trainctl::rpc {
 
-// Keeps gRPC's own lines from the user's terminal: it writes one for each handshake that fails, so a port
-// scan would fill it. What we call it for comes back as a status. A failed assertion of gRPC is still shown,
-// and all is where the environment sets GRPC_VERBOSITY. Idempotent; thread safe.
+// Keeps gRPC's own log lines off the user's terminal. gRPC logs every failed handshake, so a port scan would
+// flood the terminal, while errors of our own calls are returned as a status anyway. Failed gRPC assertions
+// are still shown, and so is every line if the environment sets GRPC_VERBOSITY. Idempotent; thread-safe.
 void QuietGrpc();
 
-// Warns of the first refusal of a kind, then counts: at most one line per kInterval, however many come.
-// Thread safe.
+// Logs refused callers at a limited rate. The first refusal of a kind is logged as a warning; later ones are
+// counted and summed up at most once per kInterval. Thread-safe.
 class RefusalLog {
  public:
   static constexpr absl::Duration kInterval = absl::Minutes(10);
   enum class Kind {
-    kConnection,  // too many
-    kUser,        // of a Unix socket's other end
+    kConnection,  // connection over the limit
+    kUser,        // process of another user on a Unix socket
     kCertificate,
-    kHandshake,  // of what does not speak TLS, say
+    kHandshake,  // failed TLS handshake, for example because the peer does not speak TLS
     kEnrolment,
-    kAgent,     // one that is not wanted
-    kCall,      // without a certificate that allows it
-    kToken,     // without one that is known
-    kRole,      // whose caller is known, and may not
-    kImpostor,  // a worker that speaks as another
-    kLaunch,    // of another job or term
+    kAgent,     // rejected agent
+    kCall,      // call whose certificate does not allow it
+    kToken,     // call without a known token
+    kRole,      // call that the known caller's role does not allow
+    kImpostor,  // worker that claims to be another one
+    kLaunch,    // message from another job or term
   };
 
   explicit RefusalLog(const Clock& clock) : clock_(clock) {}
-  // Tells what is left.
+  // Logs the refusals that were counted but not yet logged.
   ~RefusalLog();
   void Add(Kind kind, absl::string_view what);
 
@@ -51,12 +51,12 @@ class RefusalLog {
   std::map<Kind, Count> counts_;
 };
 
-// While it lives, TLS handshakes that fail in this process are refusals. gRPC tells its log of them and
-// nobody else: there are none where the environment sets GRPC_VERBOSITY, and one that fails at a client of
-// this process counts, too. Needs QuietGrpc. Thread safe.
+// While it exists, counts this process's failed TLS handshakes as refusals. gRPC reports these failures only
+// in its log. Setting GRPC_VERBOSITY in the environment therefore disables the count, and failures of this
+// process's own clients are counted too. Requires QuietGrpc. Thread-safe.
 class HandshakeWatch {
  public:
-  // `refusals` outlives it.
+  // `refusals` must outlive it.
   explicit HandshakeWatch(RefusalLog* refusals);
   ~HandshakeWatch();
   HandshakeWatch(const HandshakeWatch&) = delete;

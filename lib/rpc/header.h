@@ -1,4 +1,5 @@
-// Internal to lib/rpc: which job and launch each message belongs to. Pure; thread safe.
+// Internal to lib/rpc: the header of each message, which identifies its job and launch. Pure functions;
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +17,11 @@ struct Launch {
   friend bool operator==(const Launch&, const Launch&) = default;
 };
 
-// 0: of no generation, or of no incarnation.
+// Makes the header of a message. `generation` and `incarnation` are 0 if the message has none.
 v1::Header MakeHeader(const Launch& launch, int64_t generation, int64_t incarnation);
 Launch LaunchOf(const v1::Header& header);
-// FailedPrecondition, with both, for a message of another job or of another launch of this one.
+// Returns FailedPrecondition if the message is from another job or another launch of this job. The error
+// names both launches.
 absl::Status CheckHeader(const v1::Header& header, const Launch& own);
 
 }  // namespace trainctl::rpc

@@ -15,6 +15,7 @@ std::string FormatInvitation(const Invitation& invitation) {
   const Json json = {{"schema", kSchema},
                      {"job", invitation.job},
                      {"node", invitation.node},
+                     {"run_dir", invitation.run_dir},
                      {"endpoints", invitation.endpoints},
                      {"ca", invitation.bootstrap.ca_pem},
                      {"certificate", invitation.bootstrap.cert_pem},
@@ -33,6 +34,7 @@ absl::StatusOr<Invitation> ReadInvitation(const std::string& text) {
   Invitation invitation;
   TRAINCTL_ASSIGN_OR_RETURN(invitation.job, JsonString(json, "job", where));
   TRAINCTL_ASSIGN_OR_RETURN(invitation.node, JsonString(json, "node", where));
+  TRAINCTL_ASSIGN_OR_RETURN(invitation.run_dir, JsonString(json, "run_dir", where));
   TRAINCTL_ASSIGN_OR_RETURN(invitation.bootstrap.ca_pem, JsonString(json, "ca", where));
   TRAINCTL_ASSIGN_OR_RETURN(invitation.bootstrap.cert_pem, JsonString(json, "certificate", where));
   TRAINCTL_ASSIGN_OR_RETURN(invitation.bootstrap.key_pem, JsonString(json, "key", where));

@@ -1,6 +1,6 @@
-// What an agent needs to come to its launcher. The launcher writes one for each agent that it starts; an
-// agent that is there before the launcher makes its own of what it was given (job_secret.h). Pure; thread
-// safe.
+// Everything an agent needs to connect to its launcher. The launcher writes an invitation for each agent that
+// it starts. An agent that is started before the launcher builds its own invitation from the secret it was
+// given (job_secret.h). Pure functions; thread-safe.
 #pragma once
 
 #include <string>
@@ -12,18 +12,23 @@
 namespace trainctl::rpc {
 
 struct Invitation {
-  std::string job;  // its id; empty: the launcher says it
+  // The job's ID; empty if only the launcher knows it.
+  std::string job;
   std::string node;
-  std::vector<std::string> endpoints;  // "host:port"; any of them. Names are looked up at each try
-  Credential bootstrap;                // shown until the agent has its own; includes the trusted authority
-  // One of them.
-  std::string token;     // good for this agent
-  std::string node_key;  // good for all agents of the node
+  // Path of the run folder on the launcher's machine; may be empty.
+  std::string run_dir;
+  // "host:port" each; any of them works. Host names are resolved again for each attempt.
+  std::vector<std::string> endpoints;
+  // Presented until the agent has its own certificate. Includes the authority to trust.
+  Credential bootstrap;
+  // Exactly one of these is set.
+  std::string token;     // valid for this agent only
+  std::string node_key;  // valid for all agents of the node
 };
 
-// One line of JSON, of an invitation with a token; a secret.
+// Formats an invitation with a token as one line of JSON. The line is secret.
 std::string FormatInvitation(const Invitation& invitation);
-// UsageError for anything else.
+// Parses an invitation. Returns UsageError if `text` is not one.
 absl::StatusOr<Invitation> ReadInvitation(const std::string& text);
 
 }  // namespace trainctl::rpc

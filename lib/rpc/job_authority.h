@@ -1,16 +1,20 @@
-// The certificate authority of one job, and who its certificates say that a peer is. It lives in the memory
-// of the coordinator, from launch to end: its key is never written, and no other job trusts it. Where agents
-// are there before the launch, the authority is older too, and comes from the job's secret (job_secret.h).
-// Has no gRPC; tls.h makes connections of what is made here. Thread safe.
+// One job's certificate authority, and the identities in its certificates. The authority exists in the
+// coordinator's memory from launch to end: its key is never written to disk, and no other job trusts it. The
+// exception is a job whose agents exist before the launch. Its authority is created in advance and stored in
+// the job's secret (job_secret.h). Does not use gRPC; tls.h makes connections with these credentials.
+// Thread-safe.
 //
+//   // The coordinator:
 //   TRAINCTL_ASSIGN_OR_RETURN(auto authority, rpc::JobAuthority::Create(job_id, clock));
-//   TRAINCTL_ASSIGN_OR_RETURN(const Credential own, authority->Issue({Role::kCoordinator, "launch"},
-//   {"10.0.0.1"})); TRAINCTL_ASSIGN_OR_RETURN(const std::string token, authority->MakeToken("node-7"));
-//   // to the agent of node-7, over a channel that others cannot read: the token and a credential of
-//   // {Role::kBootstrap, "agent"}, without which it gets no connection
+//   TRAINCTL_ASSIGN_OR_RETURN(auto own, authority->Issue({Role::kCoordinator, "launch"}, {"10.0.0.1"}));
+//   TRAINCTL_ASSIGN_OR_RETURN(auto token, authority->MakeToken("node-7"));
+//   // ... passes the token and a {Role::kBootstrap, "agent"} credential to node-7 over a private channel.
 //
-//   TRAINCTL_ASSIGN_OR_RETURN(const KeyAndRequest mine, rpc::MakeKeyAndRequest());  // there
-//   authority->Enroll("node-7", token, mine.csr_pem);                               // here, for the call
+//   // The agent of node-7, which connects with that credential and sends the token and mine.csr_pem:
+//   TRAINCTL_ASSIGN_OR_RETURN(auto mine, rpc::MakeKeyAndRequest());
+//
+//   // The coordinator, when it receives them:
+//   authority->Enroll("node-7", token, csr_pem);
 #pragma once
 
 #include <memory>
@@ -27,7 +31,7 @@
 
 namespace trainctl::rpc {
 
-// Key and certificate of one end of a connection, and the authority that it trusts; all in PEM.
+// The key and certificate of one end of a connection, and the authority that this end trusts, all in PEM.
 struct Credential {
   std::string key_pem;
   std::string cert_pem;
@@ -39,20 +43,20 @@ struct KeyAndRequest {
   std::string csr_pem;
 };
 
-// A name in the coordinator's certificate and in no other. Clients check it instead of an address, for
-// addresses change from one network to the next.
+// A name that only the coordinator's certificate contains. Clients verify this name rather than an address,
+// because addresses differ between networks.
 inline constexpr char kCoordinatorName[] = "trainctl-coordinator";
 
-// Longer ones are refused before they are parsed; ours are below 1 KiB.
+// PEM texts longer than this are rejected before parsing. Those we create are below 1 KiB.
 inline constexpr size_t kMaxPemBytes = 16 << 10;
-// Letters, digits and "._-", no more than this many of them.
+// Maximum lengths of names, which consist of letters, digits and "._-".
 inline constexpr size_t kMaxJobIdBytes = 64;
-inline constexpr size_t kMaxIdentityNameBytes = 253;  // a host name
+inline constexpr size_t kMaxIdentityNameBytes = 253;  // maximum length of a host name
 
-// Certificates count from a day before they are made, for nodes whose clocks are wrong, and for longer than
-// any run is expected to take: the end of the job, not of a date, is what ends them, for the authority is
-// gone by then. A launch that does last longer keeps its connections, but makes no new ones until it is
-// stopped and resumed.
+// A certificate is valid from a day before its creation, because a node's clock may be behind, and for longer
+// than any run is expected to take. It is the end of the job, not this date, that makes certificates useless,
+// because the authority no longer exists. A launch that outlives its certificates keeps its connections but
+// cannot open new ones until it is stopped and resumed.
 inline constexpr absl::Duration kCertificateBackdate = absl::Hours(24);
 inline constexpr absl::Duration kCertificateLifetime = absl::Hours(400 * 24);
 
@@ -60,43 +64,44 @@ struct JobSecret;  // job_secret.h
 
 class JobAuthority {
  public:
-  // Makes a P-256 key and a certificate that it signs itself. UsageError for a job id of other characters
-  // than above. `clock` outlives the authority.
+  // Creates a P-256 key and a self-signed certificate. Returns UsageError if `job_id` is not a valid name
+  // (see kMaxJobIdBytes). `clock` must outlive the authority.
   static absl::StatusOr<std::unique_ptr<JobAuthority>> Create(absl::string_view job_id, const Clock& clock);
-  // That of a secret. UsageError also for a key that is not the authority's.
+  // Opens the authority stored in a secret. Returns UsageError like Create, and if the key does not belong to
+  // the authority.
   static absl::StatusOr<std::unique_ptr<JobAuthority>> Open(absl::string_view job_id, const JobSecret& secret,
                                                             const Clock& clock);
   ~JobAuthority();
 
   const std::string& job_id() const;
-  // What peers of the job trust. Public.
+  // The certificate that the job's peers trust. It is not secret.
   const std::string& ca_pem() const;
 
-  // A new key with a certificate. The coordinator's is for servers and carries `addresses` (IP addresses or
-  // host names) and kCoordinatorName; the others are for clients and take no addresses. UsageError for a name
-  // or an address that cannot be written down.
+  // Creates a key with a certificate. The coordinator's certificate is a server certificate that contains
+  // `addresses` (IP addresses or host names) and kCoordinatorName; all others are client certificates without
+  // addresses. Returns UsageError for a name or address that a certificate cannot contain.
   absl::StatusOr<Credential> Issue(const Identity& identity,
                                    absl::Span<const std::string> addresses = {}) const;
 
-  // The authority's own key and certificate, for a secret.
+  // Returns the authority's own key and certificate, to be stored in a secret.
   absl::StatusOr<Credential> Export() const;
 
-  // A secret with which the agent of `node` gets its certificate: 256 random bits in hexadecimal. It serves
-  // that node and one key. Another call for the same node, for an agent that is started again, voids the last
-  // token; certificates that were made for it stay valid.
+  // Creates a token with which the agent of `node` can obtain its certificate: 256 random bits in
+  // hexadecimal. The token is valid for that node and one key. Calling this again for the same node, because
+  // its agent is restarted, revokes the previous token, but not the certificates issued for it.
   absl::StatusOr<std::string> MakeToken(absl::string_view node);
 
-  // A certificate for the key in `csr_pem` with the identity {kAgent, node}; whatever else the request asks
-  // for is ignored. Asked again with the same key, for an answer that was lost, it gives the same
-  // certificate. PermissionDenied for a wrong token, and for one that was used with another key (the message
-  // says which); UsageError for what is no signed request of a P-256 key.
+  // Issues a certificate for the key in `csr_pem` with the identity {kAgent, node}; everything else in the
+  // request is ignored. A request that is repeated with the same key, because the reply was lost, returns the
+  // same certificate. Returns PermissionDenied if the token is wrong or was used with another key (the
+  // message says which), and UsageError if `csr_pem` is not a signed request for a P-256 key.
   absl::StatusOr<std::string> Enroll(absl::string_view node, absl::string_view token,
                                      absl::string_view csr_pem);
 
-  // The same for an agent with a key of its node: `proof` is that of job_secret.h. A nonce serves one key,
-  // and an agent that is started again takes another one; certificates that were made for others stay valid.
-  // PermissionDenied for a wrong proof, for a nonce that was used with another key, and where there is no
-  // secret.
+  // Like Enroll, for an agent that holds its node's key. `proof` comes from EnrolmentProof in job_secret.h. A
+  // nonce is valid for one key, so a restarted agent uses a new nonce; certificates issued for earlier nonces
+  // stay valid. Returns PermissionDenied if the proof is wrong, if the nonce was used with another key, or if
+  // the authority was not opened from a secret.
   absl::StatusOr<std::string> EnrollWithKey(absl::string_view node, absl::string_view nonce,
                                             absl::string_view proof, absl::string_view csr_pem);
 
@@ -106,20 +111,22 @@ class JobAuthority {
   std::unique_ptr<Impl> impl_;
 };
 
-// A new P-256 key and a request for its certificate, which names nobody.
+// Creates a P-256 key and a certificate request for it. The request contains no name.
 absl::StatusOr<KeyAndRequest> MakeKeyAndRequest();
 
-// Whose certificate it is, by its URIs: exactly one, "trainctl://<job id>/<role>/<name>", of this job. Says
-// nothing about who signed it. PermissionDenied otherwise.
+// Parses the identity in a certificate's URIs. There must be exactly one URI, of the form "trainctl://<job
+// id>/<role>/<name>" and with this job's ID; otherwise returns PermissionDenied. Does not check the
+// certificate's signature.
 absl::StatusOr<Identity> ParsePeer(absl::Span<const std::string> uris, absl::string_view job_id);
 
-// UsageError unless the parts can be read, the certificate is for the key and the authority signed it. gRPC
-// itself would report that to its log only.
+// Returns UsageError unless all parts can be parsed, the certificate matches the key, and the authority
+// signed the certificate. gRPC itself would only log such an error.
 absl::Status CheckCredential(const Credential& credential);
 
-// UsageError, naming the dates, if the authority's certificate or the peer's own is not valid at `now`. The
-// usual cause is that this machine's clock or the launcher's is wrong by more than kCertificateBackdate. gRPC
-// itself would report only that no address answers. Requires CheckCredential.
+// Returns UsageError, with the dates in the message, if the authority's certificate or the peer's own is not
+// valid at `now`. The usual cause is that this machine's clock or the launcher's is off by more than
+// kCertificateBackdate. gRPC itself would only report that no address answers. The credential must have
+// passed CheckCredential.
 absl::Status CheckDates(const Credential& credential, absl::Time now);
 
 }  // namespace trainctl::rpc

@@ -1,12 +1,16 @@
-// What lets the agents of a job in that nobody invites: each has a key of its node from the start (a Secret
-// of Kubernetes), and proves with it that a request for a certificate is its own. The launcher has the key
-// from which all of these are derived, and the job's authority. Has no gRPC. Thread safe.
+// Lets agents join without an invitation by proving that they hold their node's key. Each agent has the key
+// from the start (from a Kubernetes Secret, for example) and uses it to sign its certificate request. The
+// launcher has the job's authority and the key from which all node keys are derived. Does not use gRPC.
+// Thread-safe.
 //
-//   TRAINCTL_ASSIGN_OR_RETURN(const JobSecret secret, MakeJobSecret("llm", clock));  // once, for the job
-//   secret.authority.ca_pem; FormatJobSecret(secret); NodeKey(secret, "llm-1");      // to whom each belongs
+//   // Once per job:
+//   TRAINCTL_ASSIGN_OR_RETURN(const JobSecret secret, MakeJobSecret("llm", clock));
+//   FormatJobSecret(secret);                                // for the launcher
+//   secret.authority.ca_pem; NodeKey(secret, "llm-1");      // for the agent of llm-1
 //
-//   EnrolmentProof(node_key, "llm-1", nonce, csr_pem);                     // the agent, for each enrolment
-//   JobAuthority::Open(launch_id, secret, clock)->EnrollWithKey(...);      // the launcher
+//   // For each enrolment, in the agent and then in the launcher:
+//   EnrolmentProof(node_key, "llm-1", nonce, csr_pem);
+//   JobAuthority::Open(launch_id, secret, clock)->EnrollWithKey(...);
 #pragma once
 
 #include <string>
@@ -19,27 +23,29 @@
 namespace trainctl::rpc {
 
 struct JobSecret {
-  Credential authority;  // with its key
-  std::string key;       // from which the nodes' keys are derived
+  Credential authority;  // the job's authority, including its key
+  std::string key;       // master key from which the node keys are derived
 };
 
-// A new authority, called `name`, and a new key: 256 random bits.
+// Creates an authority with the given name and a key of 256 random bits.
 absl::StatusOr<JobSecret> MakeJobSecret(absl::string_view name, const Clock& clock);
 
-// One line of JSON, and back. UsageError for anything else.
+// Formats a secret as one line of JSON, or parses it. ParseJobSecret returns UsageError if `text` is not a
+// secret.
 std::string FormatJobSecret(const JobSecret& secret);
 absl::StatusOr<JobSecret> ParseJobSecret(const std::string& text);
 
-// That of the node's agent. Says nothing about another node's.
+// Derives the key of the node's agent. The key reveals nothing about other nodes' keys.
 std::string NodeKey(const JobSecret& secret, absl::string_view node);
 
-// Says that who has the node's key asks for a certificate for the key in `csr_pem`. A copy of it serves
-// nobody who has not that key's private part, too.
+// Computes a proof that the holder of the node's key requests a certificate for the key in `csr_pem`. An
+// intercepted proof is useless without the matching private key.
 std::string EnrolmentProof(absl::string_view node_key, absl::string_view node, absl::string_view nonce,
                            absl::string_view csr_pem);
 
-// What the file holds. EnvironmentError when it is missing, empty, or when others than its owner and group
-// can read it: a Secret's files belong to root and to the group of the pod.
+// Reads a secret file. Returns EnvironmentError if the file is missing or empty, or if users other than its
+// owner and group can read it. Group access is allowed because the files of a Kubernetes Secret belong to
+// root and the pod's group.
 absl::StatusOr<std::string> ReadSecret(const std::string& path);
 
 }  // namespace trainctl::rpc

@@ -1,7 +1,7 @@
-// Internal to lib/rpc: copies bytes between connections of clients and a server in this process, and ends a
-// connection whose client has sent more than it may. gRPC 1.51 limits neither the number of streams of a
-// client that does not acknowledge its settings nor the headers of one stream. Limiting the bytes that a
-// client can send limits both. Thread safe.
+// Internal to lib/rpc: relays bytes between client connections and a server in this process, and closes a
+// connection whose client exceeds its byte limit. gRPC 1.51 does not limit the headers of a stream, or the
+// number of streams of a client that does not acknowledge the settings. A limit on the bytes that a client
+// sends bounds both. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -17,37 +17,37 @@ namespace trainctl::rpc {
 
 class MeteredRelay {
  public:
-  // `max_bytes`: from a client to the server, over the life of its connection.
+  // Starts a relay. `max_bytes` limits how much each client may send during its whole connection.
   static absl::StatusOr<std::unique_ptr<MeteredRelay>> Start(int64_t max_bytes);
   // Ends all connections.
   ~MeteredRelay();
 
-  // Takes the descriptor of a client's connection, which does not block, and returns one for the server in
-  // its place; -1 if there is none to be had. The connection ends when either end does.
+  // Takes ownership of a client connection's non-blocking descriptor and returns a descriptor for the server
+  // to use instead, or -1 on failure. The connection ends when either side closes it.
   int Add(int client);
 
  private:
-  // One direction.
+  // One direction of a connection.
   struct Pipe {
     int from = -1;
     int to = -1;
-    std::vector<char> waiting;  // read, and not written yet
-    int64_t left = 0;           // bytes that may still be read
+    std::vector<char> waiting;  // read but not yet written
+    int64_t left = 0;           // number of bytes that may still be read
   };
   struct Pair {
-    Pipe in, out;  // to the server, to the client
+    Pipe in, out;  // from client to server, and from server to client
   };
 
   explicit MeteredRelay(int64_t max_bytes) : max_bytes_(max_bytes) {}
   void Run();
-  // Moves what can be moved; false: the connection is to end.
+  // Moves the available bytes. Returns false if the connection must be closed.
   static bool Move(Pipe& pipe);
   static void Close(const Pair& pair);
 
   const int64_t max_bytes_;
   int wake_fd_ = -1;
   std::mutex mutex_;
-  std::vector<Pair> added_;  // for the thread to take
+  std::vector<Pair> added_;  // pairs that the thread has yet to pick up
   bool is_closing_ = false;
   std::thread thread_;
 };

@@ -1,8 +1,8 @@
-// Internal to lib/rpc: two ends that talk over connections that come and go, and hear each message once and
-// in order. What is sent is numbered from 1 and kept until the other end has acknowledged it; on a new
-// connection the rest is sent again, and the receiver passes over what it has. Messages of the moment (a
-// heartbeat, what is overtaken by the next of its kind) have the number 0 and are not sent again. Without
-// connections, time or threads; not thread safe.
+// Internal to lib/rpc: delivers messages reliably and in order over connections that may break and be
+// replaced. The sender numbers its messages from 1 and keeps each one until the receiver has acknowledged it.
+// Over a new connection it resends the unacknowledged messages, and the receiver skips those it already has.
+// Transient messages (a heartbeat, or a state that the next message replaces) have number 0 and are not
+// resent. These classes use no connections, clocks or threads. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -12,24 +12,24 @@
 
 namespace trainctl::rpc {
 
-// `Message` has seq() and set_seq().
+// `Message` must have seq() and set_seq().
 template <typename Message>
 class Outbox {
  public:
-  // Returns its number.
+  // Adds a message and returns its number.
   uint64_t Add(Message message) {
     message.set_seq(++last_);
     kept_.push_back(std::move(message));
     return last_;
   }
-  // Without a connection it is lost.
+  // Adds a transient message, which is dropped if there is no connection.
   void AddOfTheMoment(Message message) {
     if (!is_connected_) return;
     message.set_seq(0);
     kept_.push_back(std::move(message));
   }
 
-  // A new connection, over which everything that is not acknowledged is sent again.
+  // Starts a new connection, over which Next returns all unacknowledged messages again.
   void Connect() {
     Disconnect();
     is_connected_ = true;
@@ -39,12 +39,13 @@ class Outbox {
     next_ = 0;
     is_connected_ = false;
   }
-  // What to send now; nullptr: nothing. Valid until the next call.
+  // Returns the next message to send, or nullptr if there is none. The pointer is valid until the next call.
   const Message* Next() {
     if (!is_connected_ || next_ == kept_.size()) return nullptr;
     return &kept_[next_++];
   }
-  // The other end has all up to `seq`: `forget` is called for each, in order.
+  // Notes that the receiver has all messages up to `seq`. Calls `forget` for each message that is dropped, in
+  // order.
   template <typename Forget>
   void Acknowledge(uint64_t seq, const Forget& forget) {
     if (seq <= last_ && seq > acked_) acked_ = seq;
@@ -65,7 +66,7 @@ class Outbox {
 
  private:
   std::deque<Message> kept_;
-  size_t next_ = 0;  // in kept_; those before are sent
+  size_t next_ = 0;  // index into kept_ of the next message to send
   uint64_t last_ = 0;
   uint64_t acked_ = 0;
   bool is_connected_ = false;
@@ -74,9 +75,9 @@ class Outbox {
 class Inbox {
  public:
   enum class Verdict {
-    kNew,       // to be carried out
-    kRepeated,  // it was already
-    kGap,       // one before it never came: the other end is broken
+    kNew,       // the caller must handle the message
+    kRepeated,  // the message was already handled
+    kGap,       // an earlier message is missing, which is a bug in the sender
   };
   Verdict Take(uint64_t seq) {
     if (seq == 0) return Verdict::kNew;

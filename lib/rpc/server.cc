@@ -19,6 +19,7 @@
 #include "rpc/access_file.h"
 #include "rpc/admin_port.h"
 #include "rpc/agent_hub.h"
+#include "rpc/channel.h"
 #include "rpc/folder_check.h"
 #include "rpc/grpc_log.h"
 #include "rpc/socket_server.h"
@@ -86,6 +87,7 @@ class Server : public rendezvous::RendezvousService,
 
   absl::Status Start() {
     QuietGrpc();
+    TRAINCTL_RETURN_IF_ERROR(CheckRoomForGrpc());
     TRAINCTL_RETURN_IF_ERROR(AdmitAdmin());
     notice_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (notice_fd_ < 0) return ErrnoError("create", "an event descriptor", errno);

@@ -1,5 +1,5 @@
-// The rendezvous over gRPC on a Unix socket: hosts the coordinator and, for each generation, a
-// key-value store. Every call needs the job's token. Thread safe.
+// Serves the rendezvous over gRPC on a Unix socket. Hosts the coordinator and one key-value store per
+// generation. Every call must carry a token. Thread-safe.
 //
 //   auto service = rpc::StartServer({.socket_path = ..., .token_path = ..., .timeouts = ...});
 #pragma once
@@ -11,8 +11,8 @@
 
 namespace trainctl::rpc {
 
-// Binds the socket (mode 0600; a stale one is replaced) and writes a fresh token. EnvironmentError
-// when either cannot be done. A rendezvous::RendezvousFactory.
+// Starts the service: binds the socket with mode 0600, replacing a stale one, and writes a new token. Returns
+// EnvironmentError if either fails. The signature matches rendezvous::RendezvousFactory.
 absl::StatusOr<std::unique_ptr<rendezvous::RendezvousService>> StartServer(
     const rendezvous::ServiceOptions& options);
 

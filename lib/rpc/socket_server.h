@@ -1,4 +1,5 @@
-// Internal to lib/rpc: a gRPC service on a Unix socket that this user's processes alone reach. Thread safe.
+// Internal to lib/rpc: a gRPC service on a Unix socket that only this user's processes can reach.
+// Thread-safe.
 #pragma once
 
 #include <grpcpp/server.h>
@@ -15,14 +16,15 @@ namespace trainctl::rpc {
 
 class SocketServer {
  public:
-  // Serves until destroyed; a socket that is left at `path` is replaced. `service` and `refusals` outlive it.
-  // EnvironmentError when it cannot listen there.
+  // Serves `service` until destroyed. Replaces a leftover socket at `path`. `service` and `refusals` must
+  // outlive the server. Returns EnvironmentError if it cannot listen at `path`.
   static absl::StatusOr<std::unique_ptr<SocketServer>> Start(const std::string& path, grpc::Service* service,
                                                              RefusalLog* refusals);
   ~SocketServer();
   // Restores the socket file; see ConnectionGate::RestoreSocket.
   absl::Status Restore() { return gate_->RestoreSocket(); }
-  // Removes the socket. Calls that are answered have `patience` to reach the caller; all others end.
+  // Removes the socket and ends all calls. Replies that are already under way have `patience` to reach their
+  // callers.
   void Shutdown(absl::Duration patience);
 
  private:

@@ -1,4 +1,4 @@
-// Internal to lib/rpc: KeyValueStore over the job's service. Thread safe.
+// Internal to lib/rpc: a KeyValueStore that calls the job's rendezvous service. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@ namespace trainctl::rpc {
 
 class StoreClient : public KeyValueStore {
  public:
-  // Of the process with this incarnation.
+  // Creates a client for the process with this incarnation. `stub` must outlive it.
   StoreClient(v1::Trainctl::Stub* stub, Pass pass, int64_t incarnation)
       : stub_(stub), pass_(std::move(pass)), incarnation_(incarnation) {}
   void set_generation(int64_t generation) { generation_ = generation; }

@@ -1,6 +1,6 @@
-// Internal to lib/rpc: the key-value store of the current generation. A call that has to wait for a
-// key holds no thread: it is parked and answered by the call that sets the key, or by the end of its
-// generation. Thread safe.
+// Internal to lib/rpc: serves the key-value store of the current generation. A call that has to wait for a
+// key does not block a thread: it is parked until another call sets the key or the generation ends.
+// Thread-safe.
 #pragma once
 
 #include <grpcpp/support/status.h>
@@ -21,7 +21,7 @@ namespace trainctl::rpc {
 
 class StoreService {
  public:
-  // Of this launch: a call of another one is refused.
+  // Serves this launch and refuses calls from any other launch.
   explicit StoreService(Launch launch) : launch_(std::move(launch)) {}
 
   struct CallId {
@@ -29,16 +29,16 @@ class StoreService {
     uint64_t number = 0;
     friend bool operator==(const CallId&, const CallId&) = default;
   };
-  // Called once, unless the call is cancelled before. It must not call the service.
+  // Called exactly once per call, unless the call is cancelled first. It must not call back into the service.
   using Answer = std::function<void(const grpc::Status&, v1::StoreReply)>;
 
   void Handle(CallId id, const v1::StoreRequest& request, Answer answer);
-  // False: it was not waiting (any more). Once this has returned, it will not be answered.
+  // Cancels a waiting call, which is then never answered. Returns false if the call was not waiting.
   bool Cancel(CallId id);
   void CancelAllOf(const void* owner);
-  // Drops every key and ends parked calls; later calls must carry `generation`.
+  // Drops all keys and ends all parked calls. From now on, calls must carry `generation`.
   void StartGeneration(int64_t generation);
-  // Ends the parked calls of the current generation with ABORTED and the reason.
+  // Ends the current generation's parked calls with ABORTED and the given reason.
   void AbortWaiting(const std::string& reason);
 
  private:
@@ -53,7 +53,7 @@ class StoreService {
   const Launch launch_;
   std::mutex mutex_;
   StoreTable table_;
-  std::string aborted_;  // why waiting is over in this generation
+  std::string aborted_;  // why calls can no longer wait in this generation; empty if they can
   std::list<Call> waiting_;
 };
 

@@ -1,4 +1,5 @@
-// Internal to lib/rpc: what the key-value store answers, without a connection. Not thread safe.
+// Internal to lib/rpc: the content of the key-value store and its replies to requests, independent of any
+// connection. Not thread-safe.
 #pragma once
 
 #include <grpcpp/support/status.h>
@@ -14,9 +15,9 @@ namespace trainctl::rpc {
 class StoreTable {
  public:
   StoreTable();
-  // Drops every key; later requests must carry `generation`.
+  // Drops all keys. From now on, requests must carry `generation`.
   void StartGeneration(int64_t generation);
-  // True when the request is answered or refused, false when it has to wait for a key.
+  // Answers or refuses the request and returns true, or returns false if the request has to wait for a key.
   bool TryAnswer(const v1::StoreRequest& request, v1::StoreReply* reply, grpc::Status* status);
   int64_t stored_bytes() const { return stored_bytes_; }
 
@@ -26,7 +27,7 @@ class StoreTable {
 
   int64_t generation_ = 0;
   std::unique_ptr<InMemoryKeyValueStore> store_;
-  int64_t stored_bytes_ = 0;  // an upper bound: replaced values are counted again
+  int64_t stored_bytes_ = 0;  // upper bound, because replaced values still count
 };
 
 }  // namespace trainctl::rpc

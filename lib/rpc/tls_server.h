@@ -1,5 +1,5 @@
-// Internal to lib/rpc: a gRPC server at a TCP port, with mutual TLS and limits for strangers
-// (connection_gate.h). Thread safe.
+// Internal to lib/rpc: a gRPC server on a TCP port, with mutual TLS and limits for unidentified clients
+// (connection_gate.h). Thread-safe.
 #pragma once
 
 #include <grpcpp/server.h>
@@ -21,31 +21,35 @@ namespace trainctl::rpc {
 class TlsServer {
  public:
   struct Options {
-    std::vector<std::string> addresses;  // of this machine, to listen on
-    int port = 0;                        // 0: a free one of each address
-    std::string what;                    // for messages: "the agents' port"
+    // Addresses of this machine to listen on.
+    std::vector<std::string> addresses;
+    // Port to listen on; 0 picks a free port for each address.
+    int port = 0;
+    // Name of the port in messages, for example "the agents' port".
+    std::string what;
     ConnectionGate::Limits limits = ConnectionGate::LimitsOfPort();
     int max_message_bytes = 0;
   };
 
-  // Listens, and once it is opened serves `service`, which outlives the server, to clients with a certificate
-  // of own.ca_pem. EnvironmentError if it can listen on no address.
+  // Starts to listen. Once opened, the server serves `service` to clients with a certificate from the
+  // authority own.ca_pem. `service` and `refusals` must outlive the server. Returns EnvironmentError if it
+  // cannot listen at any address.
   static absl::StatusOr<std::unique_ptr<TlsServer>> Start(const Options& options, const Credential& own,
                                                           grpc::Service* service, RefusalLog* refusals);
   ~TlsServer();
-  // Accepts connections from now on: calls may come before this returns. Once.
+  // Starts accepting connections. Calls may arrive before this returns. Call this once.
   void Open() { gate_->Open(std::move(acceptor_)); }
 
   const std::vector<std::string>& endpoints() const { return gate_->endpoints(); }  // "host:port"
-  // The limits for strangers no longer apply to the connection of this call: its caller is known.
+  // Exempts this call's connection from the limits, because its caller has been identified.
   void Welcome(const grpc::ServerContextBase& context) { gate_->Welcome(context.peer()); }
-  // Ends all calls, within `patience`; nothing is served afterwards. Idempotent.
+  // Ends all calls within `patience` and stops serving. Idempotent.
   void Shutdown(absl::Duration patience);
 
  private:
   TlsServer() = default;
   std::unique_ptr<ConnectionGate> gate_;
-  std::unique_ptr<ConnectionGate::Acceptor> acceptor_;  // until it is opened
+  std::unique_ptr<ConnectionGate::Acceptor> acceptor_;  // set until Open
   std::unique_ptr<grpc::Server> server_;
 };
 

@@ -1,5 +1,5 @@
-// A secret with which one caller of a Unix socket shows who it is (token_guard.h). It travels in a file of
-// mode 0600, never in an argument or the environment. Thread safe.
+// A secret that identifies one caller on a Unix socket (token_guard.h). It is passed in a file with mode
+// 0600, never in an argument or environment variable. Thread-safe.
 #pragma once
 
 #include <string>
@@ -12,21 +12,21 @@
 
 namespace trainctl::rpc {
 
-// What the file of a token holds: the launch that it is good for, too.
+// The content of a token file: the token and the launch for which it is valid.
 struct Pass {
   std::string token;
   Launch launch;
 };
 absl::Status WritePass(const std::string& path, const Pass& pass);
-// EnvironmentError when the file is missing, damaged, or readable by others; PermissionDenied when it is
-// another user's.
+// Reads a token file. Returns EnvironmentError if the file is missing, damaged or readable by others, and
+// PermissionDenied if it belongs to another user.
 absl::StatusOr<Pass> ReadPass(const std::string& path);
 
-// 256 random bits of the kernel, in hexadecimal.
+// Creates a token of 256 random bits from the kernel, in hexadecimal.
 absl::StatusOr<std::string> MakeToken();
-// Of the worker in that slot, next to `token_path`: "<token_path>-<worker id>".
+// Returns the path of the token file for a slot's worker: "<token_path>-<worker id>".
 std::string WorkerTokenPath(const std::string& token_path, const rendezvous::Slot& slot);
-// Takes the same time wherever they differ.
+// Whether two tokens are equal. Compares in constant time.
 bool SameToken(absl::string_view a, absl::string_view b);
 
 }  // namespace trainctl::rpc

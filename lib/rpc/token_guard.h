@@ -1,5 +1,5 @@
-// Internal to lib/rpc: who may call at a Unix socket, and as whom. Everybody has a token of its own, in a
-// file of mode 0600. Thread safe.
+// Internal to lib/rpc: controls access to a Unix socket. Each caller has its own token, in a file with mode
+// 0600. Thread-safe.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -21,23 +21,23 @@ namespace trainctl::rpc {
 
 class TokenGuard {
  public:
-  // `refusals` outlives it.
+  // `refusals` must outlive it.
   TokenGuard(Launch launch, RefusalLog* refusals) : launch_(std::move(launch)), refusals_(refusals) {}
-  // Removes the workers' files. That of an admin stays, as the run folder's others do.
+  // Removes the workers' token files. The admin's token file stays in the run folder.
   ~TokenGuard();
 
-  // Writes a token for `identity` to `path`, once: asked again it is the same token in the same file.
-  // EnvironmentError when it cannot be written.
+  // Admits `identity` and writes its token to `path`. If it was admitted before, its token and file stay the
+  // same. Returns EnvironmentError if the file cannot be written.
   absl::Status Admit(const Identity& identity, const std::string& path);
 
-  // Whether the caller is a worker; then `member` is whose. UNAUTHENTICATED without a token that is known,
-  // PERMISSION_DENIED for another role's; the log tells.
+  // Checks that the caller is a worker and sets `member` to its member. Returns UNAUTHENTICATED without a
+  // known token, and PERMISSION_DENIED if the token is for another role. Logs refusals.
   grpc::Status CheckWorker(const grpc::ServerContextBase& context, std::string* member);
-  // The same for who may administer, see MayAdminister.
+  // Like CheckWorker, but checks that the caller may administer the run; see MayAdminister.
   grpc::Status CheckAdmin(const grpc::ServerContextBase& context, const char* changes);
-  // A worker spoke for a member that is not its own. Returns what to end its call with; the log tells.
+  // Logs that a worker claimed to be another member, and returns the status with which to end its call.
   grpc::Status RefuseImpostor(const std::string& member, absl::string_view claimed);
-  // Whether a message is of this launch; if not, the same.
+  // Returns an error, and logs the refusal, if a message is not from this launch.
   grpc::Status CheckLaunch(const v1::Header& header);
 
  private:

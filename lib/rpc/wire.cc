@@ -36,6 +36,7 @@ void Write(const rendezvous::ReportFailure& report, v1::WorkerMessage& message) 
   failure.set_axis(WireText(report.failure.axis));
   failure.set_message(WireText(report.failure.message));
   failure.set_peer_failed(report.failure.peer_failed);
+  if (report.failure.exit_code) failure.set_exit_code(*report.failure.exit_code);
 }
 
 void Write(const rendezvous::Leave& leave, v1::WorkerMessage& message) {
@@ -119,9 +120,9 @@ std::optional<rendezvous::Event> EventOf(const v1::WorkerMessage& message) {
     }
     case v1::WorkerMessage::kFailure: {
       const v1::FailureReport& report = message.failure();
-      return rendezvous::ReportFailure{
-          id, message.header().generation(),
-          Failure{-1, report.step(), report.axis(), report.message(), report.peer_failed()}};
+      Failure failure{-1, report.step(), report.axis(), report.message(), report.peer_failed()};
+      if (report.has_exit_code()) failure.exit_code = report.exit_code();
+      return rendezvous::ReportFailure{id, message.header().generation(), std::move(failure)};
     }
     case v1::WorkerMessage::kLeave:
       return rendezvous::Leave{

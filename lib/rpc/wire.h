@@ -1,4 +1,5 @@
-// Internal to lib/rpc: the generated types against the plain ones, limits and the token's name.
+// Internal to lib/rpc: converts between generated and plain types, and defines message limits and the token's
+// metadata key.
 #pragma once
 
 #include <grpcpp/support/status.h>
@@ -17,7 +18,8 @@ namespace trainctl::rpc {
 
 inline constexpr char kTokenKey[] = "trainctl-token";
 inline constexpr int kProtocolVersion = 1;
-// Bounds on what a peer can make this process keep. gRPC holds a larger message until all of it has come.
+// Limits on the memory that a peer can make this process use. gRPC buffers a message until all of it has
+// arrived.
 inline constexpr int kMaxMessageBytes = 16 << 20;
 inline constexpr int64_t kMaxStoreBytes = int64_t{256} << 20;
 inline constexpr int kMaxKeyBytes = 4096;
@@ -25,16 +27,16 @@ inline constexpr size_t kMaxTextBytes = 64 << 10;
 
 absl::Status FromGrpc(const grpc::Status& status, absl::string_view what);
 grpc::Status ToGrpc(const absl::Status& status);
-// What an agent or worker is answered that is not wanted; anything else is an accident of the connection.
+// Whether the status means that the agent or worker was rejected, as opposed to a connection failure.
 bool IsRefusal(const grpc::Status& status);
 v1::DirectiveMessage::Kind ToWire(DirectiveKind kind);
 DirectiveKind FromWire(v1::DirectiveMessage::Kind kind);
-// What a worker's message tells the coordinator; empty for a body that only newer peers know.
+// Returns the event in a worker's message, or nullopt for a body that only newer peers support.
 std::optional<rendezvous::Event> EventOf(const v1::WorkerMessage& message);
-// The worker's side of it; without a number.
+// Converts a worker's message to the coordinator, without a sequence number.
 v1::WorkerMessage MessageOf(const rendezvous::WorkerWords& words, const Launch& launch);
 std::optional<rendezvous::WorkerOrder> OrderOf(const v1::CoordinatorMessage& message);
-// At most kMaxTextBytes of valid UTF-8 (protobuf refuses other strings).
+// Returns `text` as valid UTF-8, which protobuf requires, and truncated to kMaxTextBytes.
 std::string WireText(absl::string_view text);
 
 }  // namespace trainctl::rpc

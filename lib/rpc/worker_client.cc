@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -46,16 +47,17 @@ class WorkerClient::Impl : public ControlChannel {
     context_.AddMetadata(kTokenKey, pass.token);
     stream_ = stub_->Session(&context_);
     writer_ = std::thread([this] { RunWriter(); });
-    reader_ = std::thread([this] { RunReader(); });
+    try {
+      reader_ = std::thread([this] { RunReader(); });
+    } catch (const std::system_error&) {
+      EndWriter();
+      context_.TryCancel();
+      throw;
+    }
   }
 
   ~Impl() override {
-    {
-      std::lock_guard lock(mutex_);
-      ends_ = true;
-    }
-    wake_writer_.notify_all();
-    writer_.join();
+    EndWriter();
     context_.TryCancel();
     reader_.join();
     std::lock_guard lock(mutex_);
@@ -124,6 +126,15 @@ class WorkerClient::Impl : public ControlChannel {
 
   // No words come any more. Requires mutex_.
   bool IsEnding() const { return ends_ || session_.closing(); }
+
+  void EndWriter() {
+    {
+      std::lock_guard lock(mutex_);
+      ends_ = true;
+    }
+    wake_writer_.notify_all();
+    writer_.join();
+  }
 
   void RunWriter() {
     std::unique_lock lock(mutex_);
@@ -234,6 +245,7 @@ WorkerClient::WorkerClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) 
 WorkerClient::~WorkerClient() = default;
 
 absl::StatusOr<std::unique_ptr<WorkerClient>> WorkerClient::Connect(WorkerClientOptions options) {
+  TRAINCTL_RETURN_IF_ERROR(CheckRoomForGrpc());
   TRAINCTL_ASSIGN_OR_RETURN(Pass pass, ReadPass(options.flags.token_file));
   std::optional<launcher::ProgressBoard> board;
   if (options.flags.progress_fd >= 0) {

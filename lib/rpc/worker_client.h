@@ -1,5 +1,5 @@
-// A worker's side of the rendezvous: joins, keeps the heartbeat going on its own thread, and is the
-// worker's key-value store and control channel. Thread safe.
+// A worker's side of the rendezvous. It joins the job, sends heartbeats on its own thread, and provides the
+// worker's key-value store and control channel. Thread-safe.
 //
 //   TRAINCTL_ASSIGN_OR_RETURN(auto flags, launcher::ParseWorkerFlags(args));
 //   TRAINCTL_ASSIGN_OR_RETURN(auto client, rpc::WorkerClient::Connect(flags));
@@ -25,30 +25,30 @@ enum class LeaveReason { kFinished, kStopped };  // exit codes 0 and 75
 
 struct WorkerClientOptions {
   launcher::WorkerFlags flags;
-  // The launcher is gone, or has put another process in this one's place. Called once, on the
-  // client's thread. By default: one line to stderr, then _exit(130).
+  // Called once, on the client's thread, if the launcher is gone or has replaced this process. By default,
+  // prints one line to stderr and calls _exit(130).
   std::function<void(const std::string& reason)> on_lost;
 };
 
 class WorkerClient {
  public:
-  // Does not wait. EnvironmentError when the token cannot be read.
+  // Creates a client without waiting for the launcher. Returns EnvironmentError if the token cannot be read.
   static absl::StatusOr<std::unique_ptr<WorkerClient>> Connect(WorkerClientOptions options);
-  // Ends the heartbeat; without a Leave before, the launcher sees a failure.
+  // Stops the heartbeat. Call Leave first; otherwise the launcher treats the missing heartbeat as a failure.
   ~WorkerClient();
 
-  // Blocks until every member of the job has acknowledged one assignment. DeadlineExceeded after
-  // `timeout`; Unavailable when the launcher cannot be reached.
+  // Joins the job and blocks until all of its members have acknowledged the same assignment. Returns
+  // DeadlineExceeded after `timeout`, and Unavailable if the launcher cannot be reached.
   absl::StatusOr<rendezvous::WorldAssignment> Join(absl::Duration timeout = absl::Minutes(5));
 
-  // Both live as long as the client; the store is that of the joined generation. A wait for a key
-  // ends with Aborted as soon as another rank has failed.
+  // The store and the control channel, which live as long as the client. The store belongs to the joined
+  // generation. A wait for a key returns Aborted as soon as another rank has failed.
   KeyValueStore& store();
   ControlChannel& control();
 
-  // Announces a clean end and waits until the launcher has it, as Fail of control() does with a failure: for
-  // a launcher that stands still as long as it does. Unavailable when the launcher has ended. Nothing can be
-  // said after either.
+  // Announces a clean exit and waits until the launcher has received it; Fail of control() does the same for
+  // a failure. Blocks for as long as the launcher hangs. Returns Unavailable if the launcher has exited or if
+  // this worker has already announced an exit or a failure.
   absl::Status Leave(LeaveReason reason);
 
  private:

@@ -1,5 +1,5 @@
-// What the workers of a job do, as lines for people: each by itself, or, where they are many, each node, or
-// all. Pure; thread safe.
+// Describes a job's workers in human-readable lines: one per worker, or if there are many workers, one per
+// node or a single line for all of them. Pure; thread-safe.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 
 namespace trainctl::rpc {
 
-// Of a job on several machines, lines name the node:
+// Returns the lines. For a job on several machines (`has_nodes`), they name the node:
 //
 //   rank 1      on node2: running, step 4, forward, 118.86 MiB, process 5152, heard 0.3 s ago
 //   node2       8 running, step 40 (rank 11) to 41, at most 3.2 GiB (rank 9), heard 0.3 s ago (rank 8)
 //
-// Memory is that of a rank's tensors, at their peak so far.
+// The memory is a rank's peak tensor memory so far.
 std::vector<std::string> WorkerLines(absl::Span<const WorkerStatus> workers, bool has_nodes);
 
-// "0.4 s", "3:20 min", "1:02:34 h"
+// Formats an age, for example "0.4 s", "3:20 min" or "1:02:34 h".
 std::string Age(absl::Duration age);
 
 }  // namespace trainctl::rpc

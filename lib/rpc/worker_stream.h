@@ -1,4 +1,4 @@
-// Internal to lib/rpc: the server's end of one worker's session, whoever serves it.
+// Internal to lib/rpc: the server's end of one worker's session, used by both the launcher and the agents.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -13,7 +13,7 @@
 
 namespace trainctl::rpc {
 
-// Takes what the coordinator says to a member.
+// Receives the coordinator's messages to members.
 class MemberSink {
  public:
   virtual ~MemberSink() = default;
@@ -21,7 +21,8 @@ class MemberSink {
                       const v1::CoordinatorMessage& message) = 0;
 };
 
-// Of one worker, which may speak for its own member alone. Owned by gRPC until OnDone, which comes after End.
+// One worker's session, in which the worker may act only as its own member. Owned by gRPC until OnDone, which
+// follows End.
 class WorkerStream : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>,
                      public MemberSink {
  public:
@@ -29,9 +30,9 @@ class WorkerStream : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Coord
    public:
     virtual ~Handler() = default;
     virtual void OnMessage(WorkerStream* stream, const v1::WorkerMessage& message) = 0;
-    // The worker spoke as another member. The stream ends with what is returned.
+    // Called when the worker claims to be another member. The stream ends with the returned status.
     virtual grpc::Status OnImpostor(WorkerStream* stream, const v1::WorkerMessage& message) = 0;
-    // Nothing more comes. The handler lets go of the stream, and ends it.
+    // Called when the stream has ended. The handler must drop its pointer to the stream and call End.
     virtual void OnClosed(WorkerStream* stream) = 0;
   };
 
@@ -42,7 +43,7 @@ class WorkerStream : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Coord
 
   void SendTo(const std::string& member, int64_t incarnation, const v1::CoordinatorMessage& message) override;
   void End(const grpc::Status& status);
-  const std::string& member() const { return member_; }  // by the token that it came with
+  const std::string& member() const { return member_; }  // the member whose token the worker presented
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -53,7 +54,7 @@ class WorkerStream : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Coord
   const std::string member_;
   v1::WorkerMessage incoming_;
   std::mutex mutex_;
-  std::deque<v1::CoordinatorMessage> outgoing_;  // the first is being written
+  std::deque<v1::CoordinatorMessage> outgoing_;  // messages to write; the first one is being written
   bool finished_ = false;
 };
 

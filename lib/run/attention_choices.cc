@@ -77,9 +77,10 @@ absl::StatusOr<std::vector<AttentionChoice>> ParseAttentionChoices(absl::string_
                                                                    absl::string_view path) {
   absl::StatusOr<std::vector<AttentionChoice>> choices = ParseFile(text, path);
   if (choices.ok()) return choices;
-  return BadDataError(absl::StrCat(choices.status().message(),
-                                   "; restore the file from a copy of the run, or remove it: the kernels are "
-                                   "then timed again, and later steps may differ in their last bits"));
+  return BadDataError(
+      absl::StrCat(choices.status().message(),
+                   "; restore the file from a copy of the run, or remove it. If you remove it, the kernels "
+                   "are timed again, and later steps may differ in their last bits"));
 }
 
 const AttentionChoice* FindAttentionChoice(const std::vector<AttentionChoice>& choices,

@@ -18,7 +18,7 @@ std::string LaunchText(const JournalEvent& event) {
   std::string text = absl::StrCat("launched: ", Workers(event.world_size));
   if (!event.nodes.empty()) absl::StrAppend(&text, " on ", absl::StrJoin(event.nodes, ", "));
   absl::StrAppend(&text, "; process ", event.pid);
-  if (!event.host.empty()) absl::StrAppend(&text, " of ", event.host);
+  if (!event.host.empty()) absl::StrAppend(&text, " on ", event.host);
   return text;
 }
 
@@ -41,7 +41,7 @@ std::string EventText(const JournalEvent& event) {
     case EventKind::kWorkerExit:
       return FailureText(event);
     case EventKind::kCheckpoint:
-      return absl::StrCat("checkpoint of step ", event.step);
+      return absl::StrCat("checkpoint at step ", event.step);
     case EventKind::kStop:
       return absl::StrCat("asked to ", event.message);
     case EventKind::kRestart:
@@ -50,7 +50,7 @@ std::string EventText(const JournalEvent& event) {
       return event.step > 0 ? WithMessage(absl::StrCat("changed after step ", event.step), event)
                             : WithMessage("changed", event);
     case EventKind::kFromScratch:
-      return "begins anew at step 1";
+      return "restarts at step 1";
     case EventKind::kEnd:
       return WithMessage(RunStatusName(event.status), event);
   }

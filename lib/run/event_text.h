@@ -1,4 +1,4 @@
-// What a journal's event means, for people. Pure; thread safe.
+// Describes journal events in human-readable form. Pure; thread-safe.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace trainctl::run {
 
-// Without its time: "generation 3: 4 workers", "rank 2 failed in step 58: ...", "checkpoint of step 50".
-// Messages are shown as they are: see launcher::PrintableText.
+// Returns a one-line description of the event, without its time: "generation 3: 4 workers", "rank 2 failed in
+// step 58: ...", or "checkpoint of step 50". Messages are not escaped; see launcher::PrintableText.
 std::string EventText(const JournalEvent& event);
 
 }  // namespace trainctl::run

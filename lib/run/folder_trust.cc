@@ -74,8 +74,8 @@ std::string WhoElse(const struct stat& info, const std::string& folder) {
     return absl::StrCat("belongs to ", NameOfUser(info.st_uid));
   }
   const mode_t fixed = own ? own->st_mode : 0;
-  if (is_all && (fixed & S_IWOTH) == 0) return "can be changed by every user";
-  if (is_group && (fixed & S_IWGRP) == 0) return absl::StrCat("can be changed by group ", info.st_gid);
+  if (is_all && (fixed & S_IWOTH) == 0) return "can be modified by every user";
+  if (is_group && (fixed & S_IWGRP) == 0) return absl::StrCat("can be modified by group ", info.st_gid);
   return "";
 }
 
@@ -85,10 +85,10 @@ absl::Status Check(const std::string& path, const std::string& folder) {
     return absl::OkStatus();  // the caller that needs the file reports why
   const std::string who = WhoElse(info, folder);
   if (who.empty()) return absl::OkStatus();
-  return UsageError(absl::StrCat(path, " ", who, ", but you are ", NameOfUser(::geteuid()),
-                                 ". Anyone who can change a run folder controls the commands that its launch "
-                                 "executes. Remove their access, copy the run, or add --trust-folder if you "
-                                 "trust them"));
+  return UsageError(
+      absl::StrCat(path, " ", who, ", but you are ", NameOfUser(::geteuid()),
+                   ". Anyone who can modify a run folder controls the commands that its launch executes. "
+                   "Remove their access, copy the run, or add --trust-folder if you trust them"));
 }
 
 }  // namespace

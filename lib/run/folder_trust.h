@@ -1,5 +1,6 @@
-// Checks that only this user can change a run folder. A run folder is code: its recipe.json names environment
-// variables and commands that the workers and the launcher execute. Thread safe.
+// Checks that only this user can modify a run folder. A run folder must be trusted like code, because its
+// recipe.json contains environment variables for the workers and commands that the workers and the launcher
+// run. Thread-safe.
 #pragma once
 
 #include <string>
@@ -8,12 +9,13 @@
 
 namespace trainctl::run {
 
-// UsageError, with the remedy, if another user owns the folder or its recipe.json, or can write to either.
-// The owner may be this user, root, or the owner of files that this process creates in the folder, because a
-// network file system may map all users to one. Similarly, a mode that the file system gives to every file is
-// accepted. A
-// group may write if it has this user's name and no other member, as umask 002 supposes. A path that does not
-// exist is trusted. Write access to the parent folders is not checked.
+// Returns UsageError, with the remedy, if another user owns the folder or its recipe.json or can write to
+// either. Does not check write access to the parent folders. A path that does not exist is trusted.
+//
+// The owner may be this user, root, or the owner of the files that this process creates in the folder,
+// because a network file system may map all users to one. For the same reason, a mode that the file system
+// gives to every file is accepted. Group write access is accepted if the group has this user's name and no
+// other members, as is usual with umask 002.
 absl::Status CheckFolderIsTrusted(const std::string& folder);
 
 }  // namespace trainctl::run

@@ -42,7 +42,7 @@ absl::StatusOr<int64_t> HighestTerm(const std::string& run_path) {
         absl::SimpleAtoi(name, &term)) {
       if (term > kMostTerms) {
         return BadDataError(
-            absl::StrCat(it->path().string(), ": no launch has that number; remove the file"));
+            absl::StrCat(it->path().string(), ": there is no launch with this number; remove the file"));
       }
       highest = std::max(highest, term);
     }
@@ -90,10 +90,10 @@ absl::Status CheckGrant(const std::string& run_path, const Grant& grant) {
   if (!highest.ok() || grant >= *highest) return absl::OkStatus();
   const std::string who =
       highest->term > grant.term
-          ? absl::StrCat("launch ", highest->term, " has taken ", run_path, " over from launch ", grant.term)
-          : absl::StrCat("the workers of ", run_path, " have started again");
+          ? absl::StrCat("launch ", highest->term, " has taken over ", run_path, " from launch ", grant.term)
+          : absl::StrCat("the workers of ", run_path, " have restarted");
   return EnvironmentError(absl::StrCat(who, ": generation ", grant.generation, " of launch ", grant.term,
-                                       " writes nothing there any more. See: trainctl status ",
+                                       " may no longer write there. See: trainctl status ",
                                        ShellQuote(run_path)));
 }
 

@@ -1,9 +1,10 @@
-// Who may write to a run. Each launch has a term, and each start of its workers a generation; both are on
-// disk before anybody hears of them. What was granted to an older one is void: a process that stood still, or
-// was cut off, while another launch took the run over finds that out before it commits, removes or logs.
+// Controls which process may write to a run. Each launch has a term, and each start of its workers has a
+// generation. Both are on disk before any other process learns of them, and a newer grant voids all older
+// ones. A process that hung or lost its connection while another launch took over the run therefore finds out
+// before it commits, removes, or logs anything.
 //
-// `<run>/terms/00000003`, made with O_EXCL by the launch of that term; its text is the generation. The
-// largest name is the term in force. Thread safe.
+// The launch with term 3 creates `<run>/terms/00000003` with O_EXCL; the file contains the generation. The
+// file with the highest number is the current term. Thread-safe.
 #pragma once
 
 #include <compare>
@@ -16,18 +17,20 @@
 namespace trainctl::run {
 
 struct Grant {
-  int64_t term = 0;        // 0: of no launch
-  int64_t generation = 0;  // 0: before its first
+  int64_t term = 0;        // 0 if the run has never been launched
+  int64_t generation = 0;  // 0 before the launch starts its first generation
   auto operator<=>(const Grant&) const = default;
-  // "3-7": in the names of what is written and not committed.
+  // Returns a tag for the names of uncommitted files, such as "3-7".
   std::string Tag() const;
 };
 
-// The next term, which no other launch gets, however many ask at once.
+// Claims the next term. Concurrent callers receive different terms.
 absl::StatusOr<int64_t> ClaimTerm(const std::string& run_path);
-// Synced when it returns. Errors: as CheckGrant's, and those of writing a file.
+// Writes the grant to disk and syncs it. Returns the errors of CheckGrant, or an error if the file cannot be
+// written.
 absl::Status RecordGrant(const std::string& run_path, const Grant& grant);
-// EnvironmentError: a later one is in force. A disk that does not answer says nothing.
+// Returns EnvironmentError if a later grant has been recorded. Returns OK if the recorded grants cannot be
+// read.
 absl::Status CheckGrant(const std::string& run_path, const Grant& grant);
 
 }  // namespace trainctl::run

@@ -7,9 +7,11 @@
 #include <cerrno>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/files.h"
+#include "base/folder_sync.h"
 #include "base/json.h"
 #include "base/status.h"
 
@@ -56,6 +58,8 @@ Json ToJson(const JournalEvent& event) {
   if (!event.host.empty()) line["host"] = event.host;
   if (!event.nodes.empty()) line["nodes"] = event.nodes;
   if (!event.message.empty()) line["message"] = event.message;
+  if (!event.metrics.empty()) line["metrics"] = event.metrics;
+  if (event.launch_exit_code.has_value()) line["launch_exit_code"] = *event.launch_exit_code;
   return line;
 }
 
@@ -108,67 +112,14 @@ absl::StatusOr<JournalEvent> ParseEvent(const Json& line, const std::string& wha
   event.host = TextOr(line, "host");
   event.nodes = TextsOr(line, "nodes");
   event.message = TextOr(line, "message");
+  event.metrics = TextOr(line, "metrics");
+  if (const int64_t code = IntOr(line, "launch_exit_code", -1); code >= 0) {
+    event.launch_exit_code = static_cast<int>(code);
+  }
   for (const auto& [status, status_name] : kStatusNames) {
     if (TextOr(line, "status") == status_name) event.status = status;
   }
   return event;
-}
-
-void Apply(const JournalEvent& event, RunState& state) {
-  state.last = event;
-  switch (event.kind) {
-    case EventKind::kLaunch:
-      state.status = RunStatus::kRunning;
-      state.world_size = event.world_size;
-      state.launcher_pid = event.pid;
-      state.socket = event.socket;
-      state.host = event.host;
-      state.nodes = event.nodes;
-      state.message.clear();
-      state.num_restarts = 0;
-      state.started = event.time;
-      state.generation_started = absl::InfinitePast();
-      state.failed_rank = -1;
-      state.exit_code.reset();
-      state.ended = absl::InfinitePast();
-      ++state.num_launches;
-      ++state.launches_without_checkpoint;
-      break;
-    case EventKind::kGeneration:
-      state.generation = event.generation;
-      state.world_size = event.world_size;
-      state.generation_started = event.time;
-      break;
-    case EventKind::kWorkerExit:
-      state.message = event.message;
-      state.last_step = event.step;
-      break;
-    case EventKind::kCheckpoint:
-      state.last_checkpoint_step = event.step;
-      state.launches_without_checkpoint = 0;
-      break;
-    case EventKind::kStop:
-      state.message = event.message;
-      break;
-    case EventKind::kChange:
-      state.changes.push_back({event.step, event.message});
-      break;
-    case EventKind::kFromScratch:
-      state.last_checkpoint_step = -1;
-      state.changes.clear();
-      break;
-    case EventKind::kRestart:
-      ++state.num_restarts;
-      break;
-    case EventKind::kEnd:
-      state.status = event.status;
-      state.message = event.message;
-      state.ended = event.time;
-      state.failed_rank = event.rank;
-      state.exit_code = event.exit_code;
-      if (event.step >= 0) state.last_step = event.step;
-      break;
-  }
 }
 
 }  // namespace
@@ -209,7 +160,7 @@ Journal::~Journal() {
 
 absl::Status Journal::Append(JournalEvent event) {
   std::lock_guard lock(mutex_);
-  event.time = clock_->Now();
+  if (event.time == JournalEvent().time) event.time = clock_->Now();
   const std::string line = EventToJson(event) + "\n";
   // One write: a reader sees all of it or, after a crash, a torn tail.
   const off_t before = ::lseek(fd_, 0, SEEK_END);
@@ -223,7 +174,7 @@ absl::Status Journal::Append(JournalEvent event) {
     return ErrnoError("write the journal", path_, error_number);
   }
   torn_ = false;
-  if (::fdatasync(fd_) != 0) return ErrnoError("sync the journal", path_, errno);
+  if (SyncOpenFileData(fd_) != 0) return ErrnoError("sync the journal", path_, errno);
   return absl::OkStatus();
 }
 
@@ -252,14 +203,79 @@ absl::StatusOr<JournalText> ParseJournal(absl::string_view text, absl::string_vi
     journal.events.push_back(std::move(event));
   }
   if (!damage.ok() && journal.events.empty()) return damage;
-  if (!damage.ok()) journal.damage = absl::StrCat(damage.message(), "; this line was passed over");
+  if (!damage.ok()) journal.damage = absl::StrCat(damage.message(), "; this line was skipped");
   return journal;
+}
+
+void ApplyEvent(const JournalEvent& event, RunState& state) {
+  state.last = event;
+  switch (event.kind) {
+    case EventKind::kLaunch:
+      state.status = RunStatus::kRunning;
+      state.world_size = event.world_size;
+      state.launcher_pid = event.pid;
+      state.socket = event.socket;
+      state.host = event.host;
+      state.nodes = event.nodes;
+      state.metrics = event.metrics;
+      state.message.clear();
+      state.num_restarts = 0;
+      state.started = event.time;
+      state.generation_started = absl::InfinitePast();
+      state.failed_rank = -1;
+      state.exit_code.reset();
+      state.ended = absl::InfinitePast();
+      ++state.num_launches;
+      ++state.launches_without_checkpoint;
+      break;
+    case EventKind::kGeneration:
+      state.generation = event.generation;
+      state.world_size = event.world_size;
+      state.generation_started = event.time;
+      break;
+    case EventKind::kWorkerExit:
+      state.message = event.message;
+      state.last_step = event.step;
+      break;
+    case EventKind::kCheckpoint:
+      state.last_checkpoint_step = event.step;
+      state.last_checkpoint = event.time;
+      state.launches_without_checkpoint = 0;
+      state.failures.clear();
+      break;
+    case EventKind::kStop:
+      state.message = event.message;
+      break;
+    case EventKind::kChange:
+      state.changes.push_back({event.step, event.message});
+      break;
+    case EventKind::kFromScratch:
+      state.last_checkpoint_step = -1;
+      state.last_checkpoint = absl::InfinitePast();
+      state.changes.clear();
+      state.failures.clear();
+      break;
+    case EventKind::kRestart:
+      ++state.num_restarts;
+      break;
+    case EventKind::kEnd:
+      state.status = event.status;
+      state.message = event.message;
+      state.ended = event.time;
+      state.failed_rank = event.rank;
+      state.exit_code = event.exit_code;
+      if (event.step >= 0) state.last_step = event.step;
+      if (event.status == RunStatus::kFailed && !absl::c_linear_search(state.failures, event.message)) {
+        state.failures.push_back(event.message);
+      }
+      break;
+  }
 }
 
 absl::StatusOr<RunState> ReplayJournal(absl::string_view text, absl::string_view path) {
   TRAINCTL_ASSIGN_OR_RETURN(JournalText journal, ParseJournal(text, path));
   RunState state;
-  for (const JournalEvent& event : journal.events) Apply(event, state);
+  for (const JournalEvent& event : journal.events) ApplyEvent(event, state);
   state.damage = std::move(journal.damage);
   return state;
 }

@@ -1,6 +1,7 @@
-// The journal of a run: what happened to it, one JSON object per line, each synced before the call
-// returns. It can be read while it is written and after any crash: a torn last line is not an event.
-// Format: {"v":1,"time":"<RFC 3339>","event":"<kind>", ...}. Reading is pure; a Journal is thread safe.
+// Reads and writes a run's journal, a log with one JSON event per line. Each event is synced to disk before
+// Append returns. The journal can be read while it is being written and after any crash; an incomplete last
+// line does not count as an event. Format: {"v":1,"time":"<RFC 3339>","event":"<kind>", ...}. The parsing
+// functions are pure, and a Journal is thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +19,31 @@
 
 namespace trainctl::run {
 
+// The kinds of events, and the fields that each one sets.
 enum class EventKind {
-  kLaunch,       // world_size, pid, host, socket; nodes, where there are several
-  kGeneration,   // generation, world_size: of an assignment, written before its workers are told to go
-  kWorkerExit,   // rank, host (where there are several), step (it was in, counted from 1; absent: during
-                 // start-up), message
-  kCheckpoint,   // step: committed
-  kStop,         // message: who asked
-  kRestart,      // message: why
-  kEnd,          // status, message; of a failure also rank, step (as in kWorkerExit), exit_code
-  kChange,       // message: what a resume changes of the run itself; step: of the checkpoint it goes on from
-  kFromScratch,  // what was before is given up: the next launch begins at step 1
+  // A launch begins. Sets world_size, pid, host, socket, and metrics; also nodes if there are several.
+  kLaunch,
+  // A generation is about to start its workers. Sets generation and world_size.
+  kGeneration,
+  // A worker has failed. Sets rank, message, exit_code, and step, the worker's current step counted from 1
+  // (absent during startup). Also sets host if there are several nodes.
+  kWorkerExit,
+  // A checkpoint has been committed. Sets step.
+  kCheckpoint,
+  // The run was asked to stop. `message` says by whom.
+  kStop,
+  // The workers restart. `message` gives the reason.
+  kRestart,
+  // A launch ends. Sets status, message, and launch_exit_code. A failure also sets rank, step (as in
+  // kWorkerExit), and exit_code.
+  kEnd,
+  // A resume changed the run. `message` describes the change, and `step` is the checkpoint it resumes from.
+  kChange,
+  // Earlier training is discarded, and the next launch starts at step 1. Sets no fields.
+  kFromScratch,
 };
 
-// How a launch ended, or that it has not.
+// The outcome of a launch, or kRunning until it has one. kNew if the run has never been launched.
 enum class RunStatus { kNew, kRunning, kFinished, kStopped, kStoppedUnsaved, kFailed };
 absl::string_view RunStatusName(RunStatus status);
 
@@ -43,49 +55,58 @@ struct JournalEvent {
   int rank = -1;
   int world_size = 0;
   int64_t pid = 0;
-  std::optional<int> exit_code = {};  // of a worker that ended by itself
+  std::optional<int> exit_code = {};  // worker's exit code; unset if a signal killed it
   RunStatus status = RunStatus::kNew;
   std::string socket = {};
-  std::string host = {};                // of the launcher, or of the worker
-  std::vector<std::string> nodes = {};  // in the order of the ranks; empty: the launcher's host alone
+  std::string host = {};                // host of the launcher or of the worker
+  std::vector<std::string> nodes = {};  // nodes in rank order; empty if the launcher's host is the only one
   std::string message = {};
+  std::string metrics = {};                  // URL or file of the run's Prometheus metrics; may be empty
+  std::optional<int> launch_exit_code = {};  // launcher's exit code
 };
 
-// What the journal says of a run; nothing else is asked.
+// A run's state, derived only from its journal.
 struct RunState {
-  RunStatus status = RunStatus::kNew;  // kRunning also after a launcher was killed
-  int64_t generation = 0;              // the last one assigned
+  RunStatus status = RunStatus::kNew;  // remains kRunning if the launcher was killed
+  int64_t generation = 0;              // latest generation assigned
   int world_size = 0;
   int64_t num_launches = 0;
-  int64_t num_restarts = 0;                 // of the last launch
-  int64_t launches_without_checkpoint = 0;  // since the last checkpoint
-  int64_t last_step = -1;                   // that the last failure was in, counted from 1
+  int64_t num_restarts = 0;                 // restarts during the latest launch
+  int64_t launches_without_checkpoint = 0;  // launches since the latest checkpoint
+  int64_t last_step = -1;                   // step of the latest failure, counted from 1
   int64_t last_checkpoint_step = -1;
   int64_t launcher_pid = 0;
   std::string socket = {};
-  std::string host = {};                // of the last launch; empty: an older build's
-  std::vector<std::string> nodes = {};  // of a launch on several machines
-  std::string message;                  // of the last failure, stop or end
-  // Of a launch that failed: the rank that failed first (-1: none did, but the job), and its exit code where
-  // it ended by itself.
+  std::string host = {};  // host of the latest launch; empty if an older build wrote the journal
+  std::vector<std::string> nodes = {};  // nodes in rank order, if the launch spans several
+  std::string message;                  // message of the latest failure, stop, or end
+  // Messages of the launches that have failed since the last checkpoint, oldest first, without repeats.
+  std::vector<std::string> failures = {};
+  // For a failed launch, the first rank that failed, or -1 if the job failed rather than a worker.
+  // `exit_code` is that worker's exit code; it is unset if a signal killed the worker.
   int failed_rank = -1;
   std::optional<int> exit_code = {};
-  std::vector<telemetry::RunChange> changes = {};  // since the run began at step 1, the first one first
-  // "<path>:<line>: ...": the first line that is no JSON and was passed over; empty: none was.
+  // Changes since the run started at step 1, oldest first.
+  std::vector<telemetry::RunChange> changes = {};
+  // "<path>:<line>: ..." for the first line that was skipped because it is not JSON. Empty if there is none.
   std::string damage = {};
-  absl::Time started = absl::InfinitePast();             // the last launch
-  absl::Time generation_started = absl::InfinitePast();  // its last start of all workers
+  absl::Time started = absl::InfinitePast();             // start of the latest launch
+  absl::Time generation_started = absl::InfinitePast();  // start of that launch's latest generation
   absl::Time ended = absl::InfinitePast();
-  std::optional<JournalEvent> last = {};  // event
+  std::optional<JournalEvent> last = {};              // latest event
+  absl::Time last_checkpoint = absl::InfinitePast();  // time when last_checkpoint_step was recorded
+  std::string metrics = {};                           // JournalEvent::metrics of the latest launch
 };
 
 class Journal {
  public:
-  // Creates the file if need be and cuts off a torn last line. The caller holds the run's lock.
+  // Opens the journal, creating it if needed, and removes an incomplete last line. The caller must hold the
+  // run's lock. `clock` must outlive the journal.
   static absl::StatusOr<Journal> Open(const std::string& path, const Clock* clock);
   Journal(Journal&& other) noexcept;
   ~Journal();
-  // Sets the event's time. Where it fails, the file is as it was before.
+  // Appends `event`, setting its time to the current time if it has none. Blocks until the event is on disk.
+  // On failure, the file is unchanged.
   absl::Status Append(JournalEvent event);
 
  private:
@@ -93,26 +114,29 @@ class Journal {
   std::string path_;
   const Clock* clock_ = nullptr;
   int fd_ = -1;
-  bool torn_ = false;  // ends with half a line that could not be cut off
+  bool torn_ = false;  // whether the file ends in an incomplete line that could not be removed
   std::mutex mutex_;
 };
 
-// Replays the text of a journal. A line that is not JSON at all (a disk that was full, another program's
-// output) is passed over and named in RunState::damage, unless no other line can be read. BadDataError names
-// the line of an event that is wrong; a newer version is refused.
+// Replays a journal's text. Lines that are not JSON, for example because the disk was full or another program
+// wrote to the file, are skipped, and RunState::damage describes the first. Returns BadDataError with the
+// line number if an event is invalid or has a newer format, or if no line can be read.
 absl::StatusOr<RunState> ReplayJournal(absl::string_view text, absl::string_view path);
+
+// Updates `state` for `event`, the next event in the journal.
+void ApplyEvent(const JournalEvent& event, RunState& state);
 
 struct JournalText {
   std::vector<JournalEvent> events;
-  std::string damage;  // as in RunState
+  std::string damage;  // same as RunState::damage
 };
-// The events in `text`, as ReplayJournal reads them.
+// Parses the events in `text`. Skips damaged lines and returns the same errors as ReplayJournal.
 absl::StatusOr<JournalText> ParseJournal(absl::string_view text, absl::string_view path);
-// As the line of a journal, without its end.
+// Formats the event as a journal line, without the trailing newline.
 std::string EventToJson(const JournalEvent& event);
 
-// Lines, and not one of them an event of this or of a newer format: ReplayJournal refuses it, and nothing is
-// lost with it.
+// Whether the text contains lines but no event in this or a newer format. ReplayJournal rejects such text,
+// and it can be discarded without losing anything.
 bool IsRubbish(absl::string_view text);
 
 }  // namespace trainctl::run

@@ -1,6 +1,6 @@
-// What a run keeps of its model's Hugging Face folder besides weights: the ids of special tokens and the
-// tokenizer's files, by which text is generated and which an export hands on. The folder itself may be gone
-// by then. Thread safe.
+// Copies files other than weights from a model's Hugging Face folder into the run: the special token ids and
+// the tokenizer. `generate` and `export` use these copies because the original folder may no longer exist.
+// Thread-safe.
 #pragma once
 
 #include <string>
@@ -11,16 +11,16 @@
 namespace trainctl::run {
 
 struct ModelFileSources {
-  std::string folder;     // with a config.json; empty: the model was described otherwise
-  std::string tokenizer;  // the file that made the run's texts into tokens; empty: bytes are tokens
+  std::string folder;     // folder with a config.json; empty if the model came from another source
+  std::string tokenizer;  // file that tokenized the run's texts; empty if tokens are bytes
 };
 
-// Copies config.json and generation_config.json of the folder, and the tokenizer's files: those that lie with
-// `tokenizer`, or in the folder where there is none. A tokenizer file of another name gets its usual one.
-// Makes `to` if there is something to keep. BadDataError for a Git LFS pointer.
+// Copies config.json and generation_config.json from `folder`. Also copies the tokenizer's files from the
+// folder that contains `tokenizer`, or from `folder` if `tokenizer` is empty, and gives each its standard
+// name. Creates `to` only if there is something to copy. Returns BadDataError if a file is a Git LFS pointer.
 absl::Status KeepModelFiles(const ModelFileSources& sources, const std::string& to);
 
-// Whether a file of this name belongs to a model's folder and holds no weights.
+// Whether `name` is a standard file name in a model folder, other than that of a weights file.
 bool IsModelFile(absl::string_view name);
 
 }  // namespace trainctl::run

@@ -26,18 +26,19 @@ std::string WhatBecameOf(int fd, const struct stat& opened, const std::string& p
   std::error_code error;
   const std::string now = std::filesystem::read_symlink(absl::StrCat("/proc/self/fd/", fd), error).string();
   if (opened.st_nlink == 0 || (!error && absl::EndsWith(now, " (deleted)"))) {
-    return "it was removed, with all checkpoints in it: nothing is left to continue. Launch anew";
+    return "it was removed with all its checkpoints, so there is nothing to continue from. Start a new "
+           "launch";
   }
   struct stat found;
   if (error || ::stat(now.c_str(), &found) != 0 || !IsSame(found, opened)) {
     return absl::StrCat(
-        "its file system was unmounted, or another one lies over it. What was saved is on it: mount it "
-        "again, then: trainctl resume ",
+        "its file system was unmounted or is hidden by another one. The saved checkpoints are still on it: "
+        "mount it again, then run: trainctl resume ",
         path);
   }
   const int64_t step = checkpoint::FindNewestCommitted(now + "/checkpoints").step;
-  return absl::StrCat("it was moved to ", now, ". There is ",
-                      step < 0 ? "no checkpoint yet" : absl::StrCat("the checkpoint of step ", step),
+  return absl::StrCat("it was moved to ", now, ". It contains ",
+                      step < 0 ? "no checkpoint yet" : absl::StrCat("the checkpoint at step ", step),
                       "; continue with: trainctl resume ", now);
 }
 
@@ -70,8 +71,8 @@ absl::Status OpenedFolder::CheckInPlace() const {
   if (!is_there && errno != ENOENT && errno != ENOTDIR && errno != ESTALE) return absl::OkStatus();
   if (is_there && IsSame(found, opened)) return absl::OkStatus();
   return EnvironmentError(absl::StrCat("the run folder ", path_,
-                                       is_there ? " is another one now" : " is gone",
-                                       ", in the middle of the run: ", WhatBecameOf(fd_, opened, path_)));
+                                       is_there ? " was replaced by a different folder" : " is gone",
+                                       " while the run was in progress: ", WhatBecameOf(fd_, opened, path_)));
 }
 
 }  // namespace trainctl::run

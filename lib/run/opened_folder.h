@@ -1,5 +1,5 @@
-// A folder held open, to notice when its path leads to another one or nowhere: it was renamed, removed or
-// unmounted while a run worked in it. Thread safe.
+// Holds a folder open in order to detect if it is renamed, removed, or unmounted while a run uses it.
+// Thread-safe.
 #pragma once
 
 #include <string>
@@ -19,17 +19,17 @@ class OpenedFolder {
 
   const std::string& path() const { return path_; }
 
-  // The device and inode numbers, "2049:131". They differ between a folder and its copies.
+  // Returns the device and inode numbers, such as "2049:131". A copy of the folder has a different id.
   std::string id() const;
 
-  // OK as long as the path leads to the folder that was opened; one stat. EnvironmentError says what became
-  // of it and where what it held is now.
+  // Returns OK if the path still leads to the folder that was opened. Otherwise returns EnvironmentError,
+  // which says what happened to the folder and where its contents are now. Costs one stat call.
   absl::Status CheckInPlace() const;
 
  private:
   OpenedFolder(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
   std::string path_;
-  int fd_;  // keeps its inode's number from being given to another
+  int fd_;  // keeps the inode number from being reused
 };
 
 }  // namespace trainctl::run

@@ -23,6 +23,8 @@
 #include "base/lock_open_file.h"
 #include "base/shell_quote.h"
 #include "base/status.h"
+#include "base/temporary_folder.h"
+#include "base/unix_socket.h"
 
 namespace trainctl::run {
 namespace {
@@ -30,7 +32,6 @@ namespace {
 constexpr char kDefaultLatest[] = "runs/latest";
 constexpr absl::string_view kSocketFolder = "/trainctl-XXXXXX";  // as mkdtemp takes it
 constexpr char kSocketName[] = "/control.sock";
-constexpr size_t kMaxSocketPathBytes = 107;
 constexpr absl::Duration kCleanUpWait = absl::Seconds(10);
 
 absl::StatusOr<std::string> RealPath(const std::string& path) {
@@ -115,16 +116,30 @@ bool IsInSocketFolder(absl::string_view socket_path) {
 // A Unix socket of this user on which nobody listens.
 bool IsStaleSocket(const std::string& path) {
   struct stat found;
-  if (path.size() > kMaxSocketPathBytes || ::lstat(path.c_str(), &found) != 0) return false;
+  if (::lstat(path.c_str(), &found) != 0) return false;
   if (!S_ISSOCK(found.st_mode) || found.st_uid != ::geteuid()) return false;
+  const absl::StatusOr<std::string> shorter = ShortSocketPath(path);
+  if (!shorter.ok()) return false;
   const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return false;
   sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
-  path.copy(address.sun_path, sizeof(address.sun_path));
+  shorter->copy(address.sun_path, kMaxSocketPathBytes);
   const int connected = ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
   const int error = errno;
   ::close(fd);
   return connected != 0 && error == ECONNREFUSED;
+}
+
+// Whether a socket that keeps other users out can be created in `folder`. Network file systems have none, or
+// no modes.
+absl::Status TrySocketIn(const std::string& folder) {
+  const std::string path = absl::StrCat(folder, "/.socket-", ::getpid());
+  ::unlink(path.c_str());
+  const absl::StatusOr<int> fd = BindPrivateSocket(path);
+  if (!fd.ok()) return fd.status();
+  ::close(*fd);
+  ::unlink(path.c_str());
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -133,8 +148,8 @@ absl::StatusOr<RunFolder> RunFolder::Create(const std::string& root, const std::
                                             const Clock& clock) {
   if (name.empty() || name == "." || name == ".." || name.size() > 100 ||
       name.find('/') != std::string::npos || name.find('\0') != std::string::npos) {
-    return UsageError(
-        absl::StrCat("run.name '", name, "' cannot name a folder: use 1 to 100 characters without '/'"));
+    return UsageError(absl::StrCat("run.name '", name,
+                                   "' is not a valid folder name; use 1 to 100 characters without '/'"));
   }
   TRAINCTL_RETURN_IF_ERROR(MakeDirs(root));
   const std::string stamp = absl::FormatTime("%Y%m%d-%H%M%S", clock.Now(), absl::UTCTimeZone());
@@ -152,15 +167,15 @@ absl::StatusOr<RunFolder> RunFolder::Create(const std::string& root, const std::
     TRAINCTL_RETURN_IF_ERROR(run.MarkAsLatest(root));
     return run;
   }
-  return EnvironmentError(absl::StrCat("cannot find a free name for a run in ", root));
+  return EnvironmentError(absl::StrCat("cannot find an unused name for the run in ", root));
 }
 
 absl::StatusOr<RunFolder> RunFolder::CreateAt(const std::string& path) {
-  if (path.empty()) return UsageError("the run folder needs a name");
+  if (path.empty()) return UsageError("the name of the run folder is empty");
   // A launch that was refused early leaves the two subfolders and nothing else.
   const bool is_run = PathExists(path + "/logs") && PathExists(path + "/checkpoints");
   if (PathExists(path) && !is_run && !IsEmptyFolder(path)) {
-    return UsageError(absl::StrCat(path, " exists and is not a run folder; name an empty or a new one"));
+    return UsageError(absl::StrCat(path, " exists and is not a run folder; choose an empty or new folder"));
   }
   TRAINCTL_RETURN_IF_ERROR(MakeDirs(path));
   TRAINCTL_ASSIGN_OR_RETURN(const std::string resolved, RealPath(path));
@@ -172,14 +187,14 @@ absl::StatusOr<RunFolder> RunFolder::CreateAt(const std::string& path) {
 absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path) {
   const std::string wanted = path.empty() ? kDefaultLatest : path;
   if (!PathExists(wanted)) {
-    return UsageError(
-        path.empty() ? absl::StrCat("there is no run here (", wanted, " does not exist); name the run folder")
-                     : absl::StrCat("there is no run folder ", wanted));
+    return UsageError(path.empty() ? absl::StrCat("there is no run here (", wanted,
+                                                  " does not exist); specify the run folder")
+                                   : absl::StrCat("no such run folder: ", wanted));
   }
   TRAINCTL_ASSIGN_OR_RETURN(const std::string resolved, RealPath(wanted));
   if (!PathExists(resolved + "/journal.jsonl") && !PathExists(resolved + "/recipe.json")) {
     return UsageError(
-        absl::StrCat(wanted, " is not a run folder: it holds no journal.jsonl and no recipe.json"));
+        absl::StrCat(wanted, " is not a run folder: it contains neither journal.jsonl nor recipe.json"));
   }
   return At(resolved);
 }
@@ -262,13 +277,12 @@ absl::Status RunFolder::Lock(bool takes_over) {
   const auto may_follow = [&](const LockOwner& former) -> absl::Status {
     if (takes_over || HasSurelyEnded(former, ThisProcessAsOwner())) return absl::OkStatus();
     return EnvironmentError(absl::StrCat(
-        path_, " was taken by ", Name(former), " at ",
+        path_, " has been in use by ", Name(former), " since ",
         absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", former.since, absl::UTCTimeZone()),
-        ", and nothing says that it has ended: only one launch can work on a run folder. See: trainctl "
-        "status ",
-        quoted, ", end it with: trainctl stop ", quoted, ". If ", former.host,
-        " or that process is gone for good: trainctl resume ", quoted,
-        " --take-over (launch --or-resume takes it, too)"));
+        ", which may still be running; only one launch at a time can use a run folder. See: trainctl status ",
+        quoted, ", or stop it with: trainctl stop ", quoted, ". If ", former.host,
+        " or that process is gone for good, take over the run: trainctl resume ", quoted,
+        " --take-over (or launch --or-resume --take-over)"));
   };
   while (true) {
     absl::StatusOr<FileLock> lock = FileLock::TryLock(lock_path(), may_follow);
@@ -282,8 +296,8 @@ absl::Status RunFolder::Lock(bool takes_over) {
     if (!IsDead(owner, lock_path()) || clock.Monotonic() > give_up) {
       return EnvironmentError(
           absl::StrCat(path_, " is in use by ", Name(owner),
-                       ": only one launch can work on a run folder. See: trainctl status ", quoted,
-                       ", end it with: trainctl stop ", quoted, ", or give another --run-dir"));
+                       "; only one launch at a time can use a run folder. See: trainctl status ", quoted,
+                       ", or stop it with: trainctl stop ", quoted, ", or choose another --run-dir"));
     }
     // Its launcher was killed; what remains of it is being ended.
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -306,21 +320,18 @@ RunFolder::Work RunFolder::FindWork() const {
 
 absl::StatusOr<std::string> RunFolder::MakeSocketPath() const {
   const std::string inside = path_ + kSocketName;
-  if (inside.size() <= kMaxSocketPathBytes) return inside;
-  const char* const chosen = std::getenv("TMPDIR");
-  absl::Status failed = EnvironmentError("that of TMPDIR is too long, too");
-  bool has_tried = false;
-  for (const std::string& parent :
-       {std::string(chosen != nullptr && *chosen == '/' ? chosen : "/tmp"), std::string("/tmp")}) {
-    std::string folder = absl::StrCat(parent, kSocketFolder);
-    if (folder.size() + sizeof(kSocketName) > kMaxSocketPathBytes + 1) continue;
-    if (::mkdtemp(folder.data()) != nullptr) return folder + kSocketName;  // mode 0700
-    if (!std::exchange(has_tried, true)) failed = ErrnoError("create folder", folder, errno);
-  }
-  return Annotate(failed, absl::StrCat("the path of the run folder is too long for a socket (", inside.size(),
-                                       " of at most ", kMaxSocketPathBytes,
-                                       " bytes), so another folder is needed: set TMPDIR to one with a "
-                                       "short path, or shorten --run-dir"));
+  const absl::Status possible = TrySocketIn(path_);
+  if (possible.ok() && inside.size() <= kMaxSocketPathBytes) return inside;
+  const size_t most_bytes = kMaxSocketPathBytes - (sizeof(kSocketName) - 1);
+  const absl::StatusOr<std::string> folder =
+      MakeTemporaryFolder(TemporaryFolders(), kSocketFolder.substr(1), most_bytes);
+  if (folder.ok()) return *folder + kSocketName;
+  if (possible.ok()) return inside;  // through a descriptor of the run folder
+  return Annotate(
+      folder.status(),
+      absl::StrCat("the run folder cannot hold the control socket (", possible.message(),
+                   "), so another folder is needed: set TMPDIR to one that can be written, or put "
+                   "the run on another file system with --run-dir"));
 }
 
 void RunFolder::RemoveSocket(const std::string& socket_path) const {
@@ -348,13 +359,12 @@ absl::Status RunFolder::CheckMayBegin(const RunState& state) const {
   const std::vector<std::string> problems = Checkpoints().Problems();
   const std::string missing =
       problems.empty()
-          ? absl::StrCat(checkpoints_path(), " holds none. Was it moved, or is a disk not mounted?")
-          : absl::StrCat("none in ", checkpoints_path(), " can be used: ", absl::StrJoin(problems, "; "),
-                         ".");
+          ? absl::StrCat(checkpoints_path(), " contains none. Was it moved, or is a disk not mounted?")
+          : absl::StrCat("none in ", checkpoints_path(), " is usable: ", absl::StrJoin(problems, "; "), ".");
   return BadDataError(absl::StrCat(
-      journal_path(), " records a checkpoint of step ", state.last_checkpoint_step, ", but ", missing,
-      " Put it back and resume, or give up what was trained and begin anew at step 1: trainctl resume ",
-      path_, " --from-scratch (launch --or-resume takes it, too)"));
+      journal_path(), " records a checkpoint at step ", state.last_checkpoint_step, ", but ", missing,
+      " Restore it and resume, or discard all progress and restart at step 1: trainctl resume ", path_,
+      " --from-scratch (or launch --or-resume --from-scratch)"));
 }
 
 absl::StatusOr<std::string> RunFolder::SetAside(const std::string& name) {

@@ -1,5 +1,5 @@
-// The folder of a run: its names, its lock, its journal. One launch at a time works on a folder;
-// whoever only reads needs no lock. Not thread safe.
+// Manages a run folder: its file names, its lock, and its journal. Only one launch at a time can use a
+// folder; readers do not take the lock. Not thread-safe, except as noted.
 //
 //   TRAINCTL_ASSIGN_OR_RETURN(auto run, RunFolder::Create("runs", "llama", RealClock()));
 //   TRAINCTL_RETURN_IF_ERROR(run.Lock());
@@ -23,33 +23,35 @@ namespace trainctl::run {
 
 class RunFolder {
  public:
-  // Makes `<root>/<name>-<UTC yyyymmdd-hhmmss>[-n]`, unique also among concurrent callers, and
-  // points `<root>/latest` at it. UsageError for a name that is not one path component.
+  // Creates `<root>/<name>-<UTC yyyymmdd-hhmmss>[-n]` and points `<root>/latest` at it. The name is unique
+  // even among concurrent callers. Returns UsageError if `name` is not a single path component.
   static absl::StatusOr<RunFolder> Create(const std::string& root, const std::string& name,
                                           const Clock& clock);
-  // Makes or takes the named folder (`--run-dir`). UsageError when it holds something that is not a
-  // run.
+  // Creates the folder at `path`, or reuses it if it exists (`--run-dir`). Returns UsageError if it contains
+  // anything other than a run.
   static absl::StatusOr<RunFolder> CreateAt(const std::string& path);
-  // An existing run; an empty path means `runs/latest`. UsageError when there is none.
+  // Opens an existing run; an empty path means `runs/latest`. Returns UsageError if there is no such run.
   static absl::StatusOr<RunFolder> Open(const std::string& path);
 
-  // Points `<root>/latest` at this run, which may lie elsewhere. EnvironmentError where it cannot.
+  // Points `<root>/latest` at this run, which need not be in `root`. Returns EnvironmentError on failure.
   absl::Status MarkAsLatest(const std::string& root) const;
 
-  // Absolute, without symbolic links.
+  // The absolute path of the folder, with symbolic links resolved.
   const std::string& path() const { return path_; }
-  // To be asked before each write of a run: EnvironmentError when the folder was renamed, removed or
-  // unmounted since this object was made, or when the grant of this process is void. Thread safe.
+  // Checks that this process may still write to the run. Call it before each write. Returns EnvironmentError
+  // if the folder was renamed, removed, or unmounted since it was opened, or if this process's grant is void.
+  // Thread-safe.
   absl::Status CheckInPlace() const;
 
-  // For a launch that has the lock: takes the next term.
+  // Claims the next term. The launch must hold the lock.
   absl::Status BeginTerm();
   int64_t term() const { return grant_ ? grant_->term : 0; }
-  // Of a start of its workers, before they hear of it. Synced. Not together with other calls.
+  // Records the generation and syncs it to disk. Call it before starting the generation's workers, and never
+  // concurrently with another call.
   absl::Status RecordGeneration(int64_t generation);
-  // For a worker: what its launch has granted.
+  // Sets the grant that this worker received from its launcher.
   void Hold(const Grant& grant) { grant_ = grant; }
-  // The part of CheckInPlace that tells whether another launch, or start, has taken the run over.
+  // Checks only whether a later launch or generation has taken over the run (part of CheckInPlace).
   absl::Status CheckGranted() const;
   std::string recipe_path() const { return path_ + "/recipe.json"; }
   std::string plan_path() const { return path_ + "/plan.json"; }
@@ -63,70 +65,76 @@ class RunFolder {
   std::string traces_path() const { return path_ + "/traces"; }
   std::string profiles_path() const { return path_ + "/profiles"; }
   std::string attention_path() const { return path_ + "/attention.json"; }
-  // What the model's folder says besides weights (model_files.h); there is none where it says nothing.
+  // Contains the model's files other than weights (model_files.h). Absent if there are none.
   std::string model_files_path() const { return path_ + "/model-files"; }
   std::string data_path() const { return path_ + "/data.json"; }
-  // Documents that took long to read, while the run is not finished (data/kept_documents.h).
+  // Contains documents that were slow to read, kept until the run has finished (data/kept_documents.h).
   std::string documents_path() const { return path_ + "/documents"; }
   std::string token_path() const { return path_ + "/token"; }
 
-  // What a launch reads or writes here, under whichever name it is reached; also what it has not made yet.
+  // Whether `path` is a file in this folder that a launch reads or writes, even if it does not exist yet or
+  // is reached under another name.
   bool IsOwnFile(const std::string& path) const;
 
-  // Until destruction. Waits a moment for the helper that cleans up after a killed launcher.
-  // EnvironmentError names the process that works on the run and what to do; also that of another host which
-  // may have gone without a word, and whose lock this host may not see.
+  // Takes the lock and holds it until destruction. Waits briefly for the helper that cleans up after a killed
+  // launcher. Returns EnvironmentError if another process is using the run, naming the process and the
+  // remedy. If that process is on another host, its lock may not be visible here, and it may have died
+  // without recording it.
   absl::Status Lock();
-  // As Lock, but takes that process of another host for gone. A lock that is seen is respected.
+  // Like Lock, but assumes that a process on another host has died. Still fails if the lock is visibly held.
   absl::Status TakeOver();
 
-  // Before another process is let in.
+  // Releases the lock so that another process can take it.
   void Unlock() { lock_.reset(); }
 
-  // Whether a launch works on the run, in whichever process, as far as its lock tells on this host.
+  // Whether a process is using the run, as far as this host can tell from the lock.
   enum class Work {
     kNone,
-    kSeen,     // the lock is held, and its owner lives or is of another host
-    kUnknown,  // another host's process had it and has not said that it let go; only itself can tell
+    kSeen,  // the lock is held, and its owner is alive or on another host
+    // A process on another host took the lock and has not recorded its release.
+    kUnknown,
   };
   Work FindWork() const;
   bool IsWorkedOn() const { return FindWork() != Work::kNone; }
-  // Whom the lock names.
+  // Returns the process recorded in the lock file.
   LockOwner Owner() const;
   bool locked() const { return lock_.has_value(); }
   int lock_fd() const { return lock_ ? lock_->fd() : -1; }
 
-  // Where the control socket goes: in the folder, or, since a socket's path is limited to 107
-  // bytes, in a new private folder under /tmp.
+  // Returns a path for the control socket: in the run folder or, if that path is longer than
+  // kMaxSocketPathBytes or the file system has no sockets, in a new private folder under $TMPDIR or /tmp. If
+  // that cannot be created, the path is in the run folder whatever its length (see ShortSocketPath).
   absl::StatusOr<std::string> MakeSocketPath() const;
-  // Removes the socket, and the folder that MakeSocketPath made for it; not that of another run which has the
-  // place by now. Best effort.
+  // Removes the socket and the private folder created by MakeSocketPath. Does not remove a socket that
+  // another run has since created at that path. Best-effort.
   void RemoveSocket(const std::string& socket_path) const;
-  // Removes the sockets that a killed launcher left behind: this folder's own, and `recorded`, the path in
-  // the journal. Removes only this user's sockets, only if nobody listens, and only at paths that
-  // MakeSocketPath returns. The caller holds the lock.
+  // Removes sockets left by a killed launcher: the one in this folder and the one at `recorded`, the path
+  // from the journal. Removes a socket only if it belongs to this user, no process is listening on it, and
+  // MakeSocketPath could have returned its path. The caller must hold the lock.
   void RemoveStaleSockets(const std::string& recorded) const;
-  // Distinguishes the folder from its copies (OpenedFolder::id).
+  // Identifies the folder; a copy has a different id (see OpenedFolder::id).
   std::string id() const { return folder_.id(); }
 
+  // Replays the journal. Returns the state of a new run if there is no journal yet.
   absl::StatusOr<RunState> ReadState() const;
-  // Whether a run in this state may begin at step 1 where no checkpoint can be read. BadDataError when its
-  // journal records one: what was trained is not given up without a word.
+  // Checks whether a run in this state may start at step 1 when no checkpoint can be read. Returns
+  // BadDataError if the journal records a checkpoint, so that completed training is never discarded silently.
   absl::Status CheckMayBegin(const RunState& state) const;
-  // Renames a file or folder of the run to `<name>.set-aside-<n>`, which is returned. The caller holds the
-  // lock.
+  // Renames a file or folder in the run to `<name>.set-aside-<n>` and returns the new name. The caller must
+  // hold the lock.
   absl::StatusOr<std::string> SetAside(const std::string& name);
-  // The newest committed checkpoint, and what is wrong with newer ones. Only manifests are read.
+  // Returns the newest committed checkpoint after step `above`, along with any problems with newer ones.
+  // Reads only manifests.
   checkpoint::NewestCommitted Checkpoints(int64_t above = -1) const {
     return checkpoint::FindNewestCommitted(checkpoints_path(), above);
   }
-  // Its step; -1 when there is none above `above`. Cheap enough to ask each second with the one that is
-  // known.
+  // Returns the step of the newest committed checkpoint after step `above`, or -1 if there is none. Cheap
+  // enough to call every second with the last known step.
   int64_t NewestCheckpointStep(int64_t above = -1) const { return Checkpoints(above).step; }
 
  private:
   explicit RunFolder(OpenedFolder folder) : path_(folder.path()), folder_(std::move(folder)) {}
-  // Of a path without symbolic links.
+  // Opens a path whose symbolic links have been resolved.
   static absl::StatusOr<RunFolder> At(const std::string& resolved);
   std::string lock_path() const { return path_ + "/lock"; }
   absl::Status Lock(bool takes_over);

@@ -65,6 +65,9 @@ RunSummary Summarize(const RunFolder& run, const AskLauncher& answers) {
   const bool is_running = summary.status == RunStatusName(RunStatus::kRunning);
   summary.progress = ReadProgress(run, state.ok() ? state->generation_started : absl::InfinitePast());
   if (!is_running) summary.progress.time_left.reset();
+  telemetry::LogFollower logs(run.metrics_path(), run.timings_path());
+  logs.Update();
+  summary.evaluation = logs.numbers().evaluation;
   return summary;
 }
 
@@ -75,8 +78,8 @@ absl::StatusOr<std::vector<RunSummary>> ListRuns(const std::string& root, const 
   std::error_code error;
   if (!std::filesystem::is_directory(root, error)) {
     return UsageError(absl::StrCat(root,
-                                   " is no folder; runs are made by `trainctl launch` in run.root of their "
-                                   "recipe, which is runs/ unless it says otherwise"));
+                                   " is not a directory; `trainctl launch` creates runs in the recipe's "
+                                   "run.root, which is runs/ by default"));
   }
   const auto is_run = [](const std::filesystem::path& path) {
     std::error_code ignored;

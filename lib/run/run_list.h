@@ -1,6 +1,6 @@
-// What can be told of run folders at a glance: from their journals, their stored recipes and the ends of
-// their logs. Only reads and keeps no lock; a folder that cannot be read is told too and is no error. Thread
-// safe.
+// Summarizes run folders from their journals, stored recipes, and log tails. Only reads files and takes no
+// lock. A folder that cannot be read does not cause an error; it is listed along with its problem.
+// Thread-safe.
 //
 //   TRAINCTL_ASSIGN_OR_RETURN(std::vector<RunSummary> runs, ListRuns("runs"));
 #pragma once
@@ -15,25 +15,30 @@
 #include "run/journal.h"
 #include "run/run_folder.h"
 #include "run/run_progress.h"
+#include "telemetry/log_follower.h"
 
 namespace trainctl::run {
 
 struct RunSummary {
-  std::string name;  // the folder's own
-  std::string path;  // absolute
-  // Of RunStatusName, "interrupted" (its launcher is gone without a word), "unreachable" (it is of another
-  // host, and nothing tells whether it still runs) or "damaged".
+  std::string name;  // name of the folder
+  std::string path;  // absolute path
+  // A name from RunStatusName, or one of "interrupted" (the launcher died without recording an outcome),
+  // "unreachable" (the launcher is on another host and may still be running), and "damaged".
   std::string status;
-  std::string problem;  // what cannot be read, newer checkpoints included; empty: nothing
-  absl::Time started = absl::InfinitePast();  // the first launch; InfinitePast: never
+  std::string problem;  // problem with the run or a newer checkpoint; empty if none
+  // Start of the first launch, or InfinitePast if there was none.
+  absl::Time started = absl::InfinitePast();
   int64_t launches = 0;
   RunProgress progress;
-  int64_t checkpoint_step = -1;  // the newest committed one; -1: none
+  int64_t checkpoint_step = -1;  // newest committed checkpoint; -1 if none
+  telemetry::EvaluationsBySet evaluation;
 };
 
-// The run folders in `root`, the newest first, or `root` itself where it is a run. UsageError when it is no
-// folder. `answers` asks the launcher of a run of which its lock does not tell; it may block.
+// Asks the launcher of `run` whether it is alive. Used if its lock does not settle the question on this host.
+// May block.
 using AskLauncher = std::function<bool(const RunFolder& run, const RunState& state)>;
+// Returns the runs in `root`, newest first, or just `root` if it is itself a run. Returns UsageError if it is
+// not a directory.
 absl::StatusOr<std::vector<RunSummary>> ListRuns(const std::string& root,
                                                  const AskLauncher& answers = nullptr);
 

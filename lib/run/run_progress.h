@@ -1,5 +1,5 @@
-// How far a run is: from its stored recipe and the ends of its logs, which it may be writing. Only reads, and
-// what cannot be read is left out. Thread safe.
+// Reads a run's progress from its stored recipe and its log tails, which may still be growing. Only reads
+// files; values that cannot be read remain unset. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,25 @@
 namespace trainctl::run {
 
 struct RunProgress {
-  int64_t step = -1;               // the last one that is done; -1: none
-  int64_t total_steps = -1;        // of the stored recipe; -1: unknown
-  int64_t loss_step = -1;          // the last one in metrics.jsonl, which may leave some out; -1: none
-  std::optional<double> loss;      // of loss_step; may be infinite or not a number
-  std::optional<absl::Time> done;  // when `step` was
-  std::optional<double> tokens_per_second;  // telemetry::StepPace, as the next two
-  std::optional<double> mfu;                // where it is known
-  std::optional<absl::Duration> time_left;  // after `step`, at the pace since `since`
-  std::optional<absl::Duration> per_step;   // likewise
-  std::optional<int64_t> memory_bytes;      // tensors of rank 0 at their peak
+  int64_t step = -1;               // latest completed step; -1 if none
+  int64_t total_steps = -1;        // length of the run according to its recipe; -1 if unknown
+  int64_t loss_step = -1;          // latest step in metrics.jsonl, which may skip steps; -1 if none
+  std::optional<double> loss;      // loss at loss_step; may be infinite or NaN
+  std::optional<absl::Time> done;  // time when `step` was completed
+  // The fields up to `per_step` are computed by telemetry::StepPace.
+  std::optional<double> tokens_per_second;
+  std::optional<double> mfu;                // unset if unknown
+  std::optional<absl::Duration> time_left;  // estimated time from `step` to the end
+  std::optional<absl::Duration> per_step;   // time per step
+  std::optional<int64_t> memory_bytes;      // peak memory of rank 0's tensors
 };
 
-// `since`: when the workers that are at work were started; what was done before has another pace.
+// Reads the progress of `run`. `since` is the time when the current workers were started; earlier steps are
+// ignored because their pace may differ.
 RunProgress ReadProgress(const RunFolder& run, absl::Time since);
 
-// The last lines that are whole, at most `max_lines`, without reading the rest of the file; none where there
-// is no such file.
+// Returns up to `max_lines` of the last complete lines without reading the rest of the file. Returns an empty
+// list if the file does not exist.
 std::vector<std::string> LastLines(const std::string& path, size_t max_lines);
 
 }  // namespace trainctl::run

@@ -26,23 +26,18 @@ PipelineSchedule DataParallelOrder(int num_micro_batches, bool trains) {
   return order;
 }
 
-BlockTable TableOf(const model::ModelSpec& spec, const layout::Ledger& ledger, const BuildOptions& options) {
-  const model::SegmentOptions segment = options.segment(ledger);
-  const int head = model::HeadBlock(spec);
+BlockTable TableOf(const model::Graph& graph, const BuildOptions& options) {
   BlockTable table;
-  for (int block = 0; block <= head; ++block) {
-    // The layers are alike: the first stands for all.
-    if (block > 1 && block < head) {
-      table.memory.push_back(table.memory[1]);
-      continue;
-    }
-    table.memory.push_back(model::Analyze(model::BuildSegment(spec, ledger.inventory(), block, segment)));
+  std::vector<model::SegmentMemory> of_kind;
+  for (const model::Segment& kind : graph.kinds) of_kind.push_back(model::Analyze(kind));
+  for (const model::Graph::Block& block : graph.blocks)
+    table.memory.push_back(of_kind[static_cast<size_t>(block.kind)]);
+  table.hidden_gradient_bytes = graph.border_bytes();
+  for (const model::AngleTable& angles : graph.angles) {
+    table.rotary_bytes +=
+        2 * options.setting.seq_len * (angles.head_dim / 2) * static_cast<int64_t>(sizeof(float));
   }
-  table.hidden_gradient_bytes =
-      segment.border_rows() * spec.hidden * DTypeBytes(options.setting.types.compute);
-  table.rotary_bytes =
-      2 * options.setting.seq_len * (spec.head_dim / 2) * static_cast<int64_t>(sizeof(float));
-  table.tied = spec.tie_embeddings;
+  table.tied = graph.is_tied();
   return table;
 }
 
@@ -104,15 +99,15 @@ class GroupAdder {
   Step& step_;
 };
 
-absl::Status BuildWithOrder(const model::ModelSpec& spec, const layout::Ledger& ledger,
-                            const BuildOptions& options, const PipelineSchedule& order, Step& step) {
+absl::Status BuildWithOrder(const layout::Ledger& ledger, const BuildOptions& options,
+                            const PipelineSchedule& order, Step& step) {
   step.order = order.name;
   if (step.has_update) step.optimizer = std::string(options.setting.optimizer->name);
   step.types = options.setting.types;
   step.zero_stage = ledger.zero_stage();
   step.num_micro_batches = options.num_micro_batches;
   step.placement = order.placement;
-  BlockTable table = TableOf(spec, ledger, options);
+  BlockTable table = TableOf(*step.graph, options);
   table.recomputed = RecomputedBlocks(options, step.stage_begin);
   ExpandOptions expand;
   expand.recomputed = table.recomputed;
@@ -135,9 +130,9 @@ absl::Status BuildWithOrder(const model::ModelSpec& spec, const layout::Ledger& 
   return absl::OkStatus();
 }
 
-absl::Status CheckStages(const model::ModelSpec& spec, const BuildOptions& options,
+absl::Status CheckStages(const model::Graph& graph, const BuildOptions& options,
                          const PipelineSchedule& order, const std::vector<int>& stage_begin) {
-  const int num_blocks = model::HeadBlock(spec) + 1;
+  const int num_blocks = graph.num_blocks();
   const size_t num_stages = static_cast<size_t>(order.placement.num_stages);
   const bool ascends =
       stage_begin.size() == num_stages + 1 && stage_begin.front() == 0 && stage_begin.back() == num_blocks &&
@@ -185,40 +180,49 @@ BuildOptions OptionsOf(const layout::Layout& layout, const StepSetting& setting,
           .setting = setting};
 }
 
-Step BuildStep(const model::ModelSpec& spec, const layout::Ledger& ledger, const BuildOptions& options) {
+std::shared_ptr<const model::Graph> GraphOf(const model::Architecture& spec, const layout::Ledger& ledger,
+                                            const BuildOptions& options) {
+  return model::BuildGraph(spec, ledger.inventory(), options.segment(ledger));
+}
+
+Step BuildStep(std::shared_ptr<const model::Graph> graph, const layout::Ledger& ledger,
+               const BuildOptions& options) {
   Step step;
-  step.stage_begin = {0, model::HeadBlock(spec) + 1};
+  step.stage_begin = {0, graph->num_blocks()};
+  step.graph = std::move(graph);
   const absl::Status built =
-      BuildWithOrder(spec, ledger, options, DataParallelOrder(options.num_micro_batches, true), step);
+      BuildWithOrder(ledger, options, DataParallelOrder(options.num_micro_batches, true), step);
   TRAINCTL_CHECK_MSG(built.ok(), built.message());
   return step;
 }
 
-Step BuildForwardOnly(const model::ModelSpec& spec, const layout::Ledger& ledger,
+Step BuildForwardOnly(std::shared_ptr<const model::Graph> graph, const layout::Ledger& ledger,
                       const BuildOptions& options) {
   Step step;
   step.trains = step.has_update = false;
-  step.stage_begin = {0, model::HeadBlock(spec) + 1};
+  step.stage_begin = {0, graph->num_blocks()};
+  step.graph = std::move(graph);
   const absl::Status built =
-      BuildWithOrder(spec, ledger, options, DataParallelOrder(options.num_micro_batches, false), step);
+      BuildWithOrder(ledger, options, DataParallelOrder(options.num_micro_batches, false), step);
   TRAINCTL_CHECK_MSG(built.ok(), built.message());
   return step;
 }
 
-absl::StatusOr<Step> BuildStep(const model::ModelSpec& spec, const layout::Ledger& ledger,
+absl::StatusOr<Step> BuildStep(std::shared_ptr<const model::Graph> graph, const layout::Ledger& ledger,
                                const BuildOptions& options, const PipelineSchedule& order,
                                std::vector<int> stage_begin) {
-  TRAINCTL_RETURN_IF_ERROR(CheckStages(spec, options, order, stage_begin));
+  TRAINCTL_RETURN_IF_ERROR(CheckStages(*graph, options, order, stage_begin));
   Step step;
+  step.graph = std::move(graph);
   step.stage_begin = std::move(stage_begin);
-  TRAINCTL_RETURN_IF_ERROR(BuildWithOrder(spec, ledger, options, order, step));
+  TRAINCTL_RETURN_IF_ERROR(BuildWithOrder(ledger, options, order, step));
   return step;
 }
 
-absl::StatusOr<Step> BuildForwardOnly(const model::ModelSpec& spec, const layout::Ledger& ledger,
+absl::StatusOr<Step> BuildForwardOnly(std::shared_ptr<const model::Graph> graph, const layout::Ledger& ledger,
                                       const BuildOptions& options, const PipelineSchedule& order,
                                       std::vector<int> stage_begin) {
-  TRAINCTL_RETURN_IF_ERROR(CheckStages(spec, options, order, stage_begin));
+  TRAINCTL_RETURN_IF_ERROR(CheckStages(*graph, options, order, stage_begin));
   PipelineSchedule forwards = order;
   for (std::vector<PipelineAction>& actions : forwards.actions) {
     std::erase_if(actions, [](const PipelineAction& action) { return action.op != PipelineOp::kForward; });
@@ -226,8 +230,9 @@ absl::StatusOr<Step> BuildForwardOnly(const model::ModelSpec& spec, const layout
   }
   Step step;
   step.trains = step.has_update = false;
+  step.graph = std::move(graph);
   step.stage_begin = std::move(stage_begin);
-  TRAINCTL_RETURN_IF_ERROR(BuildWithOrder(spec, ledger, options, forwards, step));
+  TRAINCTL_RETURN_IF_ERROR(BuildWithOrder(ledger, options, forwards, step));
   return step;
 }
 

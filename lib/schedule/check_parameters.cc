@@ -32,7 +32,7 @@ class ParameterChecker : private ProgramView {
   absl::Status CheckGather(int i, std::vector<ParameterSlotState>& slots) const {
     const Instruction& gather = At(i);
     if (!ledger_->parameters_sharded()) return Fail(i, "but parameters are not sharded");
-    if (!InRange(gather.slot, slots.size())) return Fail(i, "has no such slot");
+    if (!InRange(gather.slot, slots.size())) return Fail(i, "fills slot ", gather.slot, " of ", slots.size());
     if (program_.parameter_slots[static_cast<size_t>(gather.slot)].numel <
         BucketAt(gather.bucket).padded_numel) {
       return Fail(i, "does not fit the slot");

@@ -1,5 +1,6 @@
-// The proof of one class's program: see Check in step.h. Everything is derived from "happens before": what
-// has completed, whatever the streams' relative speed, when an instruction starts. Internal to the checker.
+// Internal to the checker: proves the program of one class (see Check in step.h). The proof is based on the
+// happens-before relation: which instructions have completed when another one starts, at any relative speed
+// of the streams.
 #pragma once
 
 #include "absl/status/status.h"
@@ -7,12 +8,14 @@
 
 namespace trainctl::schedule {
 
-// `ledger` is null for a step without parameters.
+// Returns InternalError, from CheckFailure, if the program is wrong. `ledger` is null for a step without
+// parameters.
 absl::Status CheckProgram(const Step& step, const layout::Ledger* ledger, int own_class);
 
-// The error of an instruction; every part of the checker words it so.
+// Returns the InternalError that all parts of the checker use. It names the step, the class (if there are
+// several), the instruction and the reason.
 absl::Status CheckFailure(const Step& step, int own_class, int instruction, const std::string& reason);
-// Of a class as a whole.
+// The same without an instruction. If `own_class` is -1, it does not name a class either.
 absl::Status CheckFailure(const Step& step, int own_class, const std::string& reason);
 
 }  // namespace trainctl::schedule

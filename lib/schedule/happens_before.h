@@ -1,5 +1,6 @@
-// Vector clocks: for each instruction of a program, how many of each stream have completed before it.
-// Internal to the checker.
+// Internal to the checker: the happens-before relation of a program's instructions, computed with vector
+// clocks. For each instruction, they count how many instructions of each stream have completed before it
+// starts.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace trainctl::schedule {
 
 class HappensBefore {
  public:
-  // Streams and waits are in range, waits point backwards.
+  // The streams and waits of all instructions must be in range, and waits must refer to earlier instructions.
   explicit HappensBefore(const Program& program) : num_streams_(program.streams.size()) {
     const size_t n = program.instructions.size();
     clocks_.assign(n * num_streams_, 0);
@@ -29,6 +30,7 @@ class HappensBefore {
     }
   }
 
+  // Whether instruction `a` has always completed when instruction `b` starts, at any speed of the streams.
   bool Before(int a, int b) const {
     const size_t earlier = static_cast<size_t>(a);
     return clocks_[static_cast<size_t>(b) * num_streams_ + streams_[earlier]] >= positions_[earlier];
@@ -43,9 +45,9 @@ class HappensBefore {
   }
 
   size_t num_streams_;
-  std::vector<int> clocks_;  // [instruction, stream]
-  std::vector<size_t> streams_;
-  std::vector<int> positions_;
+  std::vector<int> clocks_;      // [instruction, stream]
+  std::vector<size_t> streams_;  // [instruction]
+  std::vector<int> positions_;   // [instruction], number within its stream, from 1
 };
 
 }  // namespace trainctl::schedule

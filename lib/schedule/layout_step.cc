@@ -51,14 +51,14 @@ absl::Status CheckPipelineLayout(const layout::Layout& layout) {
   return CheckPipelineShape(kind, ShapeOf(layout));
 }
 
-absl::StatusOr<LayoutStep> BuildLayoutStep(const model::ModelSpec& spec,
+absl::StatusOr<LayoutStep> BuildLayoutStep(const model::Architecture& spec,
                                            std::vector<model::Parameter> inventory,
                                            const layout::Layout& layout, const StepSetting& setting,
                                            int64_t max_micro_batches) {
   if (layout.mesh.pp == 1) {
     const BuildOptions options = OptionsOf(layout, setting, max_micro_batches);
     layout::Ledger ledger(std::move(inventory), layout.mesh, layout.zero_stage, {}, layout.sequence_parallel);
-    Step step = BuildStep(spec, ledger, options);
+    Step step = BuildStep(GraphOf(spec, ledger, options), ledger, options);
     return LayoutStep{options, std::move(ledger), std::move(step)};
   }
   const BuildOptions options = OptionsOf(layout, setting);
@@ -66,16 +66,16 @@ absl::StatusOr<LayoutStep> BuildLayoutStep(const model::ModelSpec& spec,
   const std::vector<int> stages = layout::StageBegins(layout.pipeline.stage_layers);
   layout::Ledger ledger(std::move(inventory), layout.mesh, layout.zero_stage, OwnersOf(order, stages),
                         layout.sequence_parallel);
-  TRAINCTL_ASSIGN_OR_RETURN(Step step, BuildStep(spec, ledger, options, order, stages));
+  TRAINCTL_ASSIGN_OR_RETURN(Step step,
+                            BuildStep(GraphOf(spec, ledger, options), ledger, options, order, stages));
   return LayoutStep{options, std::move(ledger), std::move(step)};
 }
 
-Step BuildLayoutForwards(const model::ModelSpec& spec, const layout::Layout& layout,
-                         const LayoutStep& planned) {
-  if (layout.mesh.pp == 1) return BuildForwardOnly(spec, planned.ledger, planned.options);
+Step BuildLayoutForwards(const layout::Layout& layout, const LayoutStep& planned) {
+  if (layout.mesh.pp == 1) return BuildForwardOnly(planned.step.graph, planned.ledger, planned.options);
   const absl::StatusOr<PipelineSchedule> order = OrderOfLayout(layout);
   TRAINCTL_CHECK_MSG(order.ok(), order.status().message());
-  absl::StatusOr<Step> step = BuildForwardOnly(spec, planned.ledger, planned.options, *order,
+  absl::StatusOr<Step> step = BuildForwardOnly(planned.step.graph, planned.ledger, planned.options, *order,
                                                layout::StageBegins(layout.pipeline.stage_layers));
   TRAINCTL_CHECK_MSG(step.ok(), step.status().message());
   return *std::move(step);

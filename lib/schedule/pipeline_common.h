@@ -1,4 +1,5 @@
-// What the families of orders share: see PipelineOrder in pipeline_orders.h.
+// Internal to the builders of pipeline schedules: algorithms that several families share. See PipelineOrder
+// in pipeline_orders.h.
 #pragma once
 
 #include <vector>
@@ -7,14 +8,16 @@
 
 namespace trainctl::schedule {
 
-// Forwards and backwards of one rank of a looped placement (stage = chunk * ranks + rank), depth
-// first: micro-batches go in groups of at least `ranks` (all of them, if there are fewer), and a
-// group passes through all chunks of the rank before the next one starts. Groups are as even as
-// can be, larger ones first; with ranks | micro-batches this is Megatron-LM's order.
+// The depth-first order of one rank's forwards and backwards in a looped placement (stage = chunk * ranks +
+// rank). Micro-batches are processed in groups of at least `num_ranks`, or in one group if there are fewer. A
+// group passes through all chunks of the rank before the next group starts. Group sizes differ by at most
+// one, and larger groups come first. If `num_ranks` divides the number of micro-batches, this is
+// Megatron-LM's order.
 class DepthFirstOrder {
  public:
   DepthFirstOrder(int num_ranks, int num_micro_batches, int num_chunks);
 
+  // The chunk and micro-batch of a pass.
   struct Place {
     int chunk = 0;
     int micro_batch = 0;
@@ -33,10 +36,10 @@ class DepthFirstOrder {
   std::vector<Place> forward_;
 };
 
-// Completes orders of forwards and input backwards with the weight backwards: plays them with
-// passes of one unit each, everything as early as possible. A weight backward runs where the rank
-// would wait otherwise, or where the forwards that come next would exceed `max_in_flight[rank]`
-// stage activations (held from the forward to the weight backward). Oldest weight backward first.
+// Adds the weight backwards to a schedule of forwards and input backwards. Simulates the schedule with passes
+// that all take one unit of time and start as early as possible. A rank runs its oldest weight backward if it
+// would otherwise be idle, or if the next forwards would exceed `max_in_flight[rank]` stage activations,
+// which are held from the forward to the weight backward.
 void FillWithWeightBackwards(PipelineSchedule& schedule, const std::vector<int>& max_in_flight);
 
 }  // namespace trainctl::schedule

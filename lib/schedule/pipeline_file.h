@@ -1,10 +1,12 @@
-// Pipeline schedules as text: one line per rank, its passes in order, separated by commas.
+// Reads and writes pipeline schedules as text. Each rank has one line with its passes in order, separated by
+// commas:
 //
 //     0F0,0F1,,0I0,0W0,...      stage, pass (F, B, I or W), micro-batch; an empty cell is idle time
 //     (0F8;7B4)OVERLAP_F_B      a forward and a backward that overlap
 //
-// This is the compute-only CSV of torch.distributed.pipelining. Its older files write B for I: a B
-// whose W is in the file too is read as an I. Pure functions, thread safe.
+// This is the compute-only CSV format of torch.distributed.pipelining. Its older files use B for the input
+// backward, so a B is read as an I if the file has a W, but no I, for the same stage and micro-batch. Pure
+// functions; thread-safe.
 #pragma once
 
 #include <string>
@@ -16,16 +18,20 @@
 
 namespace trainctl::schedule {
 
-// `name` stands in messages and becomes the schedule's. The rank of a stage is the line on which it
-// runs; a stage that runs on two (DualPipe) has its first half of the micro-batches on one of them.
-// BadDataError with name:line:column for anything that does not parse, for a pass that is there
-// twice, and where forwards are missing. Whether the order works is for ExpandOrder (build_step.h)
-// and Check (step.h) to say.
+// Parses a schedule. `name` becomes the schedule's name and appears in error messages. A stage belongs to the
+// rank on whose line its passes are. If they are on two lines (DualPipe), each line must have one half of the
+// micro-batches.
+//
+// Returns a BadDataError with name:line:column if a cell does not parse, a pass occurs twice, a line has no
+// pass, or a pass is on the wrong line. Returns a BadDataError with only the name if the text is empty or the
+// forwards do not cover each stage and micro-batch. Use ExpandOrder (build_step.h) and Check (step.h) to find
+// out whether the schedule can run.
 absl::StatusOr<PipelineSchedule> ReadPipeline(absl::string_view text, absl::string_view name);
 
-// From its lines, one for each rank.
+// The same from a list with one line per rank. The schedule's name is "passes".
 absl::StatusOr<PipelineSchedule> ReadPasses(const std::vector<std::string>& lines);
 
+// Formats a schedule so that ReadPipeline can read it. Idle time is not written.
 std::string WritePipeline(const PipelineSchedule& schedule);
 
 }  // namespace trainctl::schedule

@@ -1,5 +1,5 @@
-// One class's program: its blocks' work with storage, gathers, reductions and messages. Internal to the
-// builders.
+// Internal to the builders: builds the program of one class. Adds storage, gathers, reductions and messages
+// to the work of its blocks. Not thread-safe.
 #pragma once
 
 #include <map>
@@ -18,68 +18,71 @@
 
 namespace trainctl::schedule {
 
-// What the builders need to know of the model, block by block.
+// The properties of the model that the builders need, by block.
 struct BlockTable {
-  std::vector<model::SegmentMemory> memory;  // of each block
-  int64_t hidden_gradient_bytes = 0;
+  std::vector<model::SegmentMemory> memory;  // [block]
+  int64_t hidden_gradient_bytes = 0;         // the gradient of one block's input
   int64_t rotary_bytes = 0;
-  bool tied = false;             // the head reads the embedding's table
-  std::vector<bool> recomputed;  // by block: its forward keeps its input alone, and runs again; empty: none
+  bool tied = false;             // whether the head reads the embedding's table
+  std::vector<bool> recomputed;  // [block], whether it keeps only its input and recomputes; empty for none
 
   bool IsRecomputed(int block) const { return !recomputed.empty() && recomputed[static_cast<size_t>(block)]; }
 };
 
-// Where the groups of a step are in Step::groups.
+// Indices of the fixed groups in Step::groups.
 inline constexpr int kGatherShardGroup = 0;
 inline constexpr int kReduceShardGroup = 1;
 inline constexpr int kReduceReplicateGroup = 2;
 inline constexpr int kScalarShardGroup = 3;
 inline constexpr int kScalarReplicateGroup = 4;
 inline constexpr int kNumDataGroups = 5;
-// Then that of the pipeline, that of tensor parallelism, where there are any, and those of copies.
+// The next groups are those of the pipeline and of tensor parallelism, if the layout has them, and those over
+// which copies of a bucket are summed.
 
 class ProgramBuilder {
  public:
-  // All are borrowed.
+  // All pointers must stay valid while the builder is used.
   struct Inputs {
     const Step* step = nullptr;
     const BlockTable* blocks = nullptr;
-    const layout::Ledger* ledger = nullptr;  // null: passes alone
+    const layout::Ledger* ledger = nullptr;  // null to build only passes and messages
     const BuildOptions* options = nullptr;
     const ExpandedOrder* order = nullptr;
-    // By bucket: the groups over which copies of it are summed.
+    // [bucket], the groups over which its copies are summed. Only used with a ledger.
     const std::vector<Ids>* copy_groups_of_bucket = nullptr;
     bool sends_on_compute = false;
   };
   ProgramBuilder(const Inputs& in, int own_class, Program& program);
 
-  // BadDataError: a pass of the order runs before what it needs, or twice.
+  // Returns BadDataError if a pass of the schedule runs before its inputs exist or runs twice. If the step
+  // has an update, also returns it if the class has no pass.
   absl::Status Build();
 
  private:
-  // A pool of interchangeable slots of one kind.
+  // The state of a slot in a pool of interchangeable slots.
   struct ParameterSlot {
-    int slot = -1;
-    int bucket = -1;     // what it holds
+    int slot = -1;       // index in Program::parameter_slots
+    int bucket = -1;     // the bucket that it holds
     int gather = -1;     // instruction that filled it
     int last_user = -1;  // last compute instruction that read it
   };
   struct GradientSlot {
-    int slot = -1;
-    int bucket = -1;  // what it holds, and of which micro-batch
+    int slot = -1;    // index in Program::gradient_slots
+    int bucket = -1;  // the bucket and micro-batch whose gradient it holds
     int micro_batch = -1;
-    int last_reduce = -1;  // the reduction that empties it
+    int last_reduce = -1;  // the reduction that last emptied it
   };
-  // Buckets that may share a slot: the layers among themselves, the embedding and an untied head.
+  // Classes of buckets. Those of one class share slots: all layers; the embedding and a head that is not
+  // tied; and a head that is tied.
   enum SlotKind { kLayerSlots, kEdgeSlots, kTiedHeadSlots, kNumSlotKinds };
 
-  // Values of one micro-batch at one block; -1: not alive.
+  // The values of one micro-batch at one block, or -1 if they do not exist at this point.
   struct Held {
-    int hidden = -1;    // its input
-    int gradient = -1;  // of its input
-    int saved = -1;
-    int queued = -1;
-    bool forward = false;  // has run, and its backward has not
+    int hidden = -1;       // the block's input
+    int gradient = -1;     // the gradient of that input
+    int saved = -1;        // activations that its backward needs
+    int queued = -1;       // values that its weight backward needs
+    bool forward = false;  // whether its forward has run, but its backward has not
   };
 
   const model::SegmentMemory& MemoryOf(int block) const {
@@ -97,7 +100,7 @@ class ProgramBuilder {
                  static_cast<size_t>(micro_batch)];
   }
 
-  // ---- program_storage.cc: what lives through the run, and slots
+  // ---- program_storage.cc: persistent values and slots
   void AddStorage();
   int AddValue(const Value& value);
   void AddPersistentValues();
@@ -109,7 +112,7 @@ class ProgramBuilder {
   int NumSlots(SlotKind kind) const;
   int AddSlot(ValueKind value_kind, SlotKind kind);
 
-  // ---- program_slots.cc: who is in which slot when
+  // ---- program_slots.cc: the contents of slots over time
   void PlanUses();
   size_t NextUse(int bucket, size_t from) const;
   size_t NextUse(const ParameterSlot& slot, size_t from) const;
@@ -148,30 +151,30 @@ class ProgramBuilder {
   const std::vector<Work>& works_;
   Program& program_;
   std::vector<int> own_buckets_;
-  std::vector<int> row_of_block_;                    // in held_, of the blocks that come up here
+  std::vector<int> row_of_block_;                    // [block], row in held_; -1 if not used by this class
   std::vector<Held> held_;                           // [row, micro-batch]
   int64_t largest_slot_[kNumSlotKinds] = {0, 0, 0};  // elements
   std::vector<ParameterSlot> parameter_pool_[kNumSlotKinds];
   std::vector<GradientSlot> gradient_pool_[kNumSlotKinds];
   std::vector<int> uses_;                            // block of each work that reads parameters
-  std::vector<std::vector<size_t>> uses_of_bucket_;  // positions in uses_, ascending
+  std::vector<std::vector<size_t>> uses_of_bucket_;  // [bucket], indices in uses_ in ascending order
   size_t next_use_ = 0;
-  Ids slots_of_recompute_;            // that its backward reads as well
-  std::vector<uint8_t> reduces_;      // by work: bit k: the k-th bucket of its block is complete after it
-  std::vector<uint8_t> written_;      // by bucket: parts of the gradient that are begun
-  std::vector<bool> reduced_;         // by bucket: once at least
-  std::vector<int> reductions_left_;  // by bucket, of the step
-  std::map<std::pair<int, int>, uint8_t> written_in_slot_;  // likewise, by bucket and micro-batch
-  std::vector<size_t> num_received_;                        // by channel
-  std::vector<int> receive_of_value_;                       // -1: none, or one reader has waited for it
+  Ids slots_of_recompute_;            // parameter slots of the last recompute, which its backward reuses
+  std::vector<uint8_t> reduces_;      // [work], bit k if it completes the gradient of its block's k-th bucket
+  std::vector<uint8_t> written_;      // [bucket], bits of the gradient parts that have been written
+  std::vector<bool> reduced_;         // [bucket], whether it has been reduced at least once
+  std::vector<int> reductions_left_;  // [bucket], reductions until the end of the step
+  std::map<std::pair<int, int>, uint8_t> written_in_slot_;  // as written_, by bucket and micro-batch
+  std::vector<size_t> num_received_;                        // [channel], messages received so far
+  std::vector<int> receive_of_value_;                       // [value], its receive; -1 if none or waited for
   struct PendingSend {
     int to = -1;
     Message message;
-    int maker = -1;  // instruction
+    int maker = -1;  // instruction that produces the value
   };
   absl::InlinedVector<PendingSend, 2> pending_sends_;
   int last_compute_ = -1;
-  int compute_before_ = -1;  // the last but one
+  int compute_before_ = -1;  // the compute instruction before last_compute_
   int last_reduce_ = -1;
 };
 

@@ -1,6 +1,6 @@
-// One class's program as the parts of its proof see it, and those parts (check_<part>.cc). Internal to the
-// checker, which shares no code with the builder of programs: it is a second witness of what instructions
-// mean.
+// Internal to the checker: the parts of the proof of one class's program (check_<part>.cc), and the view of
+// the program that they share. The checker shares no code with the builder of programs, so that a mistake in
+// the builder's understanding of an instruction is not repeated here.
 #pragma once
 
 #include <algorithm>
@@ -15,10 +15,11 @@
 
 namespace trainctl::schedule {
 
-// Cheap to copy: a part derives from it. What it looks at outlives it.
+// A view of one program, from which the parts of the proof derive. Cheap to copy. The arguments of the
+// constructor must outlive it.
 class ProgramView {
  public:
-  // `order` may be null for what asks nothing of Before.
+  // `order` may be null if Before() is not called.
   ProgramView(const Step& step, const layout::Ledger* ledger, int own_class, const HappensBefore* order)
       : step_(step),
         ledger_(ledger),
@@ -51,7 +52,7 @@ class ProgramView {
   }
 
   const Step& step_;
-  const layout::Ledger* ledger_;  // null: the step has no parameters
+  const layout::Ledger* ledger_;  // null if the step has no parameters
   const int class_;
   const Program& program_;
   const int num_blocks_;
@@ -60,31 +61,37 @@ class ProgramView {
   const HappensBefore* order_;
 };
 
-// Parts of a bucket's gradient, and which of them an instruction writes.
-inline constexpr uint8_t kInputPart = 1;   // what is formed with the input gradient
-inline constexpr uint8_t kWeightPart = 2;  // and what is not
+// The two parts of a bucket's gradient.
+inline constexpr uint8_t kInputPart =
+    1;  // gradients computed with the input gradient (norms, biases, embedding)
+inline constexpr uint8_t kWeightPart = 2;  // the other gradients (weight matrices)
+// Returns the parts that an instruction writes.
 inline uint8_t PartsWrittenBy(Op op) {
   if (op == Op::kLossAndGradient || op == Op::kBackward) return kInputPart | kWeightPart;
   if (op == Op::kBackwardInput) return kInputPart;
   return op == Op::kBackwardWeight ? kWeightPart : 0;
 }
 
-// The parts, in the order in which they run. Each relies on those before it.
+// The parts of the proof, in the order in which they run. Each relies on the ones before it. All return
+// InternalError on failure (CheckFailure).
 
-// Every index is in range, every instruction on its stream and with its groups.
+// Every index is in range, and every instruction is on the right stream and has the right groups.
 absl::Status CheckShape(const ProgramView& view);
-// Values are written, then read, then freed once.
+// Every value that is not persistent is written once, then read, then freed once.
 absl::Status CheckValues(const ProgramView& view);
-// Each block runs forward and backward once per micro-batch, on the right values; messages move them.
+// Each block runs forward and backward once per micro-batch and reads and writes the right values. Messages
+// transfer the right values between the right classes.
 absl::Status CheckBlocks(const ProgramView& view);
-// With a ledger: parameters are gathered into slots, read, replaced.
+// Requires a ledger. Parameters are gathered into slots before they are read, and replaced only after their
+// last reader.
 absl::Status CheckParameters(const ProgramView& view);
-// With an update: gradients are written, added to and reduced. By bucket, the last instruction that reduces
-// it.
+// Requires a step with an update. Gradients are overwritten first, then added to, and reduced once complete.
+// Returns the last instruction that reduces each bucket, or -1 if the class does not hold the bucket.
 absl::StatusOr<std::vector<int>> CheckGradients(const ProgramView& view);
-// Loss, norm, and what becomes of each bucket.
+// Requires a step with an update. The loss and norm are known before they are needed, and each bucket is
+// summed over its copies, updated and, for ZeRO-1 and ZeRO-2, gathered once.
 absl::Status CheckUpdate(const ProgramView& view, const std::vector<int>& last_reductions);
-// Without an update there is nothing of one.
+// Requires a step without an update. It contains only gathers, messages and passes over blocks.
 absl::Status CheckNoUpdate(const ProgramView& view);
 
 }  // namespace trainctl::schedule

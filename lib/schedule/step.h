@@ -1,16 +1,20 @@
-// A step: what every rank does between two updates of the parameters, as data. The simulator prices it, the
-// executor runs it, the checker proves it, its hash names it; nobody else decides what happens when. Pure
-// functions build it (build_step.h) from a model, a layout and the order of a pipeline. No LibTorch.
+// A step as data: everything that each rank does from one update of the parameters to the next. No other
+// component decides when something happens: the simulator estimates the time of the step, the executor runs
+// it, the checker proves it correct, and its hash identifies it. Pure functions (build_step.h) build it from
+// a model, a layout and a pipeline schedule. Does not use LibTorch.
 //
-// A step has one program per class of ranks: ranks at the same place of the pipeline do the same. A program
-// is a list of instructions on streams. Order: within a stream, list order; across streams, only the waits.
-// An instruction waits for the completion of those it names, all earlier in the list. Messages from one rank
-// to another arrive in the order in which they were sent. All ranks of a group issue its collectives in one
-// order.
+// A step has one program per class of ranks. A class is the ranks with the same pp coordinate, which all run
+// the same program. A program is a list of instructions, each on a stream:
+//
+// - Instructions on one stream run in list order. Across streams, only the waits of an instruction order it.
+// - An instruction waits until the instructions that it names have completed. These are earlier in the list.
+// - Messages from one rank to another arrive in the order in which they were sent.
+// - All ranks of a group issue its collectives in the same order.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,32 +25,37 @@
 #include "layout/ledger.h"
 #include "schedule/pipeline.h"
 
+namespace trainctl::model {
+struct Graph;
+}
+
 namespace trainctl::schedule {
 
 enum class Op : uint8_t {
-  kGather,           // all-gather `bucket` into `slot` (dp_shard)
-  kForward,          // `block`, `micro_batch`: keeps what its backward needs (or only its input)
-  kLoss,             // head block, evaluation: loss alone
-  kLossAndGradient,  // head block: loss and gradient of its input, in one pass
-  kRecompute,        // forward again from the kept input, up to the last value that backward needs
+  kGather,           // all-gather the parameters of `bucket` over dp_shard into `slot` (ZeRO-3)
+  kForward,          // forward of `block`; keeps its saved activations, or only its input
+  kLoss,             // loss only, on the head block of an evaluation
+  kLossAndGradient,  // loss and gradients of input and weights in one pass, on the head block
+  kRecompute,        // run the forward of `block` again from its input, up to the last saved activation
   kBackward,         // input and weight gradients of `block`
-  kBackwardInput,    // input gradient of `block`, and the gradients of norms, biases and the embedding
+  kBackwardInput,    // input gradient of `block`, and gradients of its norms and biases; no embedding
   kBackwardWeight,   // the other weight gradients of `block`, after kBackwardInput
-  kSend,             // the value that it reads to the same rank of class `peer`
-  kReceive,          // the value that it writes from the same rank of class `peer`
-  kReduceGradient,   // sum the gradient of `bucket` over the data axes into the optimizer's part
-  kSumCopies,        // sum that part of a `bucket` over those who hold it, or some of it, as well
-  kCountLossTokens,  // global number of loss tokens of the step; seeds every backward
-  kReduceLoss,       // global loss of the step
-  kGradNorm,         // global gradient norm, finite or not: decided identically on all ranks
-  kOptimizerStep,    // clip and update `bucket`
-  kGatherUpdated,    // all-gather updated `bucket` in place (stages 1 and 2)
+  kSend,             // send the value that it reads to the rank of class `peer` on the same pipeline
+  kReceive,          // receive the value that it writes from the rank of class `peer` on the same pipeline
+  kReduceGradient,   // reduce-scatter the gradient of `bucket`; the last one also sums over dp_replicate
+  kSumCopies,        // all-reduce this shard of `bucket`, or parts of it, over its copies on pp and tp
+  kCountLossTokens,  // sum the step's loss tokens over all data-parallel ranks; scales all gradients
+  kReduceLoss,       // sum the step's loss over all data-parallel ranks and pp coordinates
+  kGradNorm,         // global gradient norm; identical on all ranks, so they agree on whether it is finite
+  kOptimizerStep,    // clip the gradient of `bucket` and update its parameters
+  kGatherUpdated,    // all-gather the updated parameters of `bucket` over dp_shard in place (ZeRO-1 and 2)
 };
 inline constexpr int kNumOps = 17;
 absl::string_view OpName(Op op);  // "loss and gradient"
-// Runs a block: kForward to kBackwardWeight.
+// Whether the instruction runs a block: kForward to kBackwardWeight.
 bool RunsBlock(Op op);
-// Belongs on the compute stream; the others exchange something.
+// Whether the instruction belongs on the compute stream. It may communicate there too. All other instructions
+// only communicate.
 bool IsCompute(Op op);
 
 enum class Category : uint8_t { kParameters, kGradients, kOptimizer, kActivations, kBuffers };
@@ -54,28 +63,28 @@ inline constexpr int kNumCategories = 5;
 absl::string_view CategoryName(Category category);
 
 enum class ValueKind : uint8_t {
-  // persistent
+  // Persistent values.
   kParameters,
   kParameterShards,
   kMasterParameters,
   kGradients,
-  kOptimizerState,  // micro_batch: which of its kinds
+  kOptimizerState,  // Value::micro_batch is the index in Optimizer::states
   kCheckpointCopy,
   kRotaryTables,
   kReceiveBuffer,
   kTokens,
   kWorkspace,
-  kParameterSlot,  // micro_batch: the slot
-  kGradientSlot,   // micro_batch: the slot
-  // of a block and a micro-batch
+  kParameterSlot,  // Value::micro_batch is the slot
+  kGradientSlot,   // Value::micro_batch is the slot
+  // Values of one block and micro-batch.
   kHidden,          // input of the block
   kHiddenGradient,  // gradient of that input
-  kSaved,           // by the forward for the backward
-  kQueued,          // by the input gradient for the weight gradients
+  kSaved,           // activations that the forward (or recompute) saves for the backward
+  kQueued,          // values that the input backward keeps for the weight backward
 };
 inline constexpr int kNumValueKinds = 16;
 
-// Storage with a lifetime. Persistent values live through the whole run.
+// A piece of storage with a lifetime. Persistent values exist for the whole run.
 struct Value {
   ValueKind kind = ValueKind::kHidden;
   Category category = Category::kActivations;
@@ -87,52 +96,56 @@ struct Value {
 absl::string_view ValueKindName(ValueKind kind);  // "gradient of hidden"
 std::string NameOf(const Value& value);           // "gradient of hidden 3/1": block 3, micro-batch 1
 
-// Gathered parameters (compute dtype) and gradients under way (fp32) live in fixed slots.
+// A fixed buffer for the gathered parameters of a bucket (Types::compute), or for its gradient before it is
+// reduced (Types::gradient).
 struct Slot {
-  int64_t numel = 0;  // elements, the largest padded bucket that it ever holds
-  int value = -1;
+  int64_t numel = 0;  // elements: the size of the largest padded bucket that it can hold
+  int value = -1;     // the persistent value that is its storage
 };
 
-// The streams that every program has; those after them carry messages to and from one class each.
+// The streams that every program has. Each further stream carries the messages to or from one other class.
 inline constexpr int kComputeStream = 0;
 inline constexpr int kGatherStream = 1;
 inline constexpr int kReduceStream = 2;
 inline constexpr int kNumDataStreams = 3;
 struct Stream {
   std::string name;  // "send to 3"
-  int peer = -1;     // class; -1: no messages
+  int peer = -1;     // the other class, or -1 if the stream carries no messages
   bool sends = false;
 };
 
-// A communicator: the ranks that differ on `axis` only. One stream issues all of its collectives.
+// A communicator: ranks that differ only in their coordinate on `axis`. One stream issues all its
+// collectives.
 struct Group {
   layout::Axis axis = layout::Axis::kDpShard;
   int stream = kComputeStream;
-  std::vector<int> classes;  // kPp: those that take part. Else empty: a class for itself
-  int copies = 0;            // kTp: so many neighbours (Ledger::Copies); 0: the whole axis
+  std::vector<int> classes;  // with kPp, the classes that take part; otherwise empty, one group per class
+  int copies = 0;            // with kTp, number of neighbours (Ledger::GradientCopies); 0 for the whole axis
   bool operator==(const Group&) const = default;
 };
-// What tells it from the other groups of a step: "dp_shard of the reduce stream".
+// Returns a name that is unique within a step, such as "dp_shard of the reduce stream".
 std::string NameOf(const Group& group);
 
-// The element types of a step's numbers. The optimizer's state has its own (optim::StateKind).
+// The element types of a step. Optimizer state has its own types (optim::StateKind).
 struct Types {
-  DType compute = DType::kF32;   // activations, and parameters as blocks read them
-  DType master = DType::kF32;    // parameters as they are updated
-  DType gradient = DType::kF32;  // gradients of parameters: their accumulators
-  DType sum = DType::kF32;       // the same on their way to other ranks
+  DType compute = DType::kF32;   // activations, and the parameters that blocks read
+  DType master = DType::kF32;    // the parameters that the optimizer updates
+  DType gradient = DType::kF32;  // accumulated gradients of parameters
+  DType sum = DType::kF32;       // gradients during communication
   bool operator==(const Types&) const = default;
 
-  // What proves the rest: on the CPU.
+  // The types with which `trainctl verify` checks the gradients of a layout. CPU only.
   static constexpr Types AllDouble() { return {DType::kF64, DType::kF64, DType::kF64, DType::kF64}; }
 };
 
 using Ids = absl::InlinedVector<int, 4>;
 
-// Where one bucket's gradient of a block goes.
+// How an instruction writes the gradient of one bucket of its block.
 struct GradientWrite {
-  int slot = -1;  // -1: persistent gradients
-  // False: the first write, which overwrites. Of what is formed with the input gradient, and of what is not.
+  int slot = -1;  // a gradient slot, or -1 for the persistent gradients
+  // Whether to add to the gradient. False for the first write, which overwrites it. `accumulate` is for
+  // gradients computed with the input gradient (norms, biases, embedding), and `accumulate_weights` for the
+  // others.
   bool accumulate = false;
   bool accumulate_weights = false;
   bool operator==(const GradientWrite&) const = default;
@@ -144,19 +157,19 @@ struct Instruction {
   int block = -1;
   int bucket = -1;
   int micro_batch = -1;
-  int slot = -1;        // kGather: parameter slot; kReduceGradient: gradient slot (-1: persistent)
-  int peer = -1;        // kSend, kReceive: class
-  bool keep = true;     // kForward: keep for backward what the segment saves (false: the input only)
-  bool first = false;   // kReduceGradient: overwrite the shard instead of adding to it
-  bool joined = false;  // kForward: runs together with the next compute instruction, a backward
-  Ids waits;            // instruction indices, on other streams or earlier on this one
-  Ids parameter_slots;  // slot per entry of ledger.buckets_of_block(block); -1: persistent parameters
-  absl::InlinedVector<GradientWrite, 2> gradients;  // likewise, of what writes gradients
-  Ids groups;                                       // of Step::groups, in this order
+  int slot = -1;        // kGather: parameter slot; kReduceGradient: gradient slot, or -1 if persistent
+  int peer = -1;        // kSend and kReceive: the other class
+  bool keep = true;     // kForward: whether to keep the saved activations, or only the input
+  bool first = false;   // kReduceGradient: whether to overwrite the shard instead of adding to it
+  bool joined = false;  // kForward: whether it runs together with the next compute instruction, a backward
+  Ids waits;            // earlier instructions, on this stream or others, that must have completed
+  Ids parameter_slots;  // per entry of ledger.buckets_of_block(block), its slot; -1 if it reads no slot
+  absl::InlinedVector<GradientWrite, 2> gradients;  // per entry of the same list, if it writes gradients
+  Ids groups;                                       // indices in Step::groups, in the order of use
   Ids reads;                                        // values
-  Ids writes;                                       // values that exist from this instruction's end on
-  Ids frees;                                        // values that are gone at its end
-  int64_t peak_extra_bytes = 0;                     // while it runs, above what lived before it
+  Ids writes;                                       // values that exist from the end of this instruction
+  Ids frees;                                        // values that no longer exist at its end
+  int64_t peak_extra_bytes = 0;                     // peak memory while it runs, above that before it
 };
 
 struct Program {
@@ -166,80 +179,97 @@ struct Program {
   std::vector<Slot> parameter_slots;
   std::vector<Slot> gradient_slots;
   std::vector<Instruction> instructions;
-  int64_t receive_buffer_bytes = 0;  // what collectives receive into before they sum
+  int64_t receive_buffer_bytes = 0;  // size of the buffer into which collectives receive before they sum
 
-  void Clear();  // as new; keeps its room
+  void Clear();  // makes it empty, but keeps the allocated capacity
 };
-// The number of messages that the executor can have in flight: each stream moves one at a time, and each
-// direction to each other class has its own stream.
+// Returns the number of messages that the executor can have in flight on one rank. Each stream moves one
+// message at a time, and there is one stream for each direction to each other class.
 int NumMessageStreams(const Program& program);
 
 struct Step {
-  std::string order;      // its name: "1f1b"; "data parallel"
-  std::string optimizer;  // what kOptimizerStep does; empty: there is none
+  // The blocks that the instructions run. Null if the step has only the passes of a schedule (ExpandOrder).
+  std::shared_ptr<const model::Graph> graph;
+  std::string order;      // name of the schedule, such as "1f1b" or "data parallel"
+  std::string optimizer;  // name of the optimizer; empty if the step has no update
   int zero_stage = 0;
   Types types;
-  bool has_head = true;    // the last block forms the loss
-  bool trains = true;      // false: forwards alone
-  bool has_update = true;  // gradients are reduced and applied; false: passes and messages alone
+  bool has_head = true;    // whether the last block computes the loss
+  bool trains = true;      // false for an evaluation, which has only forwards
+  bool has_update = true;  // whether gradients are reduced and applied, in addition to passes and messages
   int num_micro_batches = 1;
-  PipelinePlacement placement;   // classes are its ranks
+  PipelinePlacement placement;   // its ranks are the classes
   std::vector<int> stage_begin;  // first block of each stage, then the number of blocks
   std::vector<Group> groups;
-  std::vector<Program> programs;  // by class: the coordinate on pp
+  std::vector<Program> programs;  // [class], which is the pp coordinate
 
   int num_blocks() const { return stage_begin.back(); }
+  // The head block, or num_blocks() if there is none.
   int head() const { return has_head ? num_blocks() - 1 : num_blocks(); }
+  // The stage of a block: -1 before the first block, and the number of stages after the last.
   int StageOf(int block) const;
+  // The class that runs a block for a micro-batch.
   int ClassOf(int block, int micro_batch) const { return placement.RankOf(StageOf(block), micro_batch); }
 };
 
-// When a rank starts its messages, which decides how many of them are in flight at once. A message is in
-// flight on a rank from its start there until it completes. It completes on both ranks when both have started
-// it, so a rank that starts late keeps its peer waiting (rendezvous). In every order computations run one
-// after the other, and an exchange (message, gather, reduction) starts after the instructions that it waits
-// for and after the computations before it in the list, as the thread that computes launches it.
+// The order in which a rank starts its messages. It determines how many are in flight at once. A message is
+// in flight on a rank from its start there until it completes. It completes on both ranks once both have
+// started it, so a rank that starts late makes its peer wait (rendezvous).
+//
+// With either order, the computations of a rank run one after the other. An exchange (message, gather or
+// reduction) is launched by the thread that computes. It therefore starts only after the instructions that it
+// waits for and after all computations before it in the list.
 enum class MessageOrder : uint8_t {
-  // Each stream moves one message at a time, in list order, and no stream waits for another. This is the
-  // executor's promise, between hosts and between devices.
+  // Each stream moves one message at a time, in list order, and no stream waits for another. The executor
+  // guarantees this order, both between hosts and between devices.
   kStreams,
-  // A rank works through its list. It runs each computation to its end, and starts each exchange without
-  // waiting for its end. Streams do not matter. With `max_in_flight` messages in flight it waits until one of
-  // them completes before it starts the next.
+  // A rank processes its list in order, regardless of streams. It waits for each computation to complete, but
+  // starts an exchange without waiting for its completion. While `max_in_flight` messages are in flight, it
+  // does not start another one.
   kList,
 };
 
-// How a back end moves messages, as far as it decides whether ranks wait for each other forever.
+// The properties of a back end's message transport that determine whether ranks can deadlock.
 struct Transport {
   MessageOrder order = MessageOrder::kStreams;
-  int max_in_flight = 0;       // messages per rank; 0: unlimited. kList only
-  bool buffers_sends = false;  // a send completes when it starts, whatever the receiver does
+  int max_in_flight = 0;       // messages in flight per rank, or 0 for no limit; only with kList
+  bool buffers_sends = false;  // whether a send completes when it starts, regardless of the receiver
 };
 
 struct Proof {
-  int64_t num_instructions = 0;
-  // The least Transport::max_in_flight with which every rank finishes in kList order. A back end that
-  // completes each message before it starts the next one has 1. 0: no number suffices. 1 if there are none.
+  int64_t num_instructions = 0;  // number of instructions in all programs
+  // The smallest Transport::max_in_flight with which every rank finishes in kList order; 1 if there are no
+  // messages, and 0 if no number is enough. A value of 1 means that a back end may complete each message
+  // before it starts the next.
   int min_messages_in_flight = 0;
 };
 
-// Proves all programs together, trusting nothing of how they were made. Of each: waits point backwards and
-// reach every hazard (a slot is read only after its gather and rewritten only after its last reader); every
-// value is written before it is read, freed once and after its last use; nothing but persistent values is
-// left. Of all: each block of each micro-batch runs forward once and backward once (whole, or input then
-// weights) where its stage lies; each receive gets the message that it names; the collectives of a group come
-// in one order; every rank finishes on `transport`. InternalError names the class, the instruction and the
-// reason; when ranks wait for each other, it names each instruction of the cycle, with its class, stages and
-// micro-batch.
+// Proves that a step is correct, without trusting the builder. For the program of each class, it checks that
+//
+// - waits refer to earlier instructions and prevent every hazard: a slot is read only after its gather, and
+//   is overwritten only after its last reader;
+// - every value is written before it is read, and is freed once, after its last use;
+// - no values except persistent ones remain at the end.
+//
+// For all programs together, it checks that
+//
+// - each block runs once forward and once backward (whole, or input then weights) for each micro-batch, on
+//   the class that has its stage;
+// - each receive gets the message that it expects;
+// - all members of a group issue its collectives in the same order;
+// - every rank finishes on `transport`.
+//
+// Returns an InternalError that names the class, the instruction and the reason. In case of a deadlock, it
+// lists the instructions of the cycle with their class, stage and micro-batch.
 absl::StatusOr<Proof> Check(const Step& step, const layout::Ledger& ledger, const Transport& transport = {});
-// Of a step without parameters (ExpandOrder in build_step.h).
+// The same for a step without parameters (ExpandOrder in build_step.h).
 absl::StatusOr<Proof> Check(const Step& step, const Transport& transport = {});
 
-// The most streams of one rank on which exchanges with other ranks may be under way at once; scalars are
-// exchanged between hosts and do not count.
+// Returns the maximum number of streams of one rank that can communicate with other ranks at the same time.
+// Streams that exchange only scalars do not count, because scalars are exchanged between hosts.
 int NumExchangeStreams(const Step& step);
 
-// "forward block 3 micro-batch 1"
+// Returns a description for messages, such as "forward block 3 micro-batch 1".
 std::string Describe(const Instruction& instruction);
 
 }  // namespace trainctl::schedule

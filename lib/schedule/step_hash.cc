@@ -2,17 +2,21 @@
 
 #include <xxhash.h>
 
+#include <concepts>
 #include <cstdint>
+#include <variant>
 #include <vector>
 
+#include "absl/base/casts.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "model/graph.h"
 
 namespace trainctl::schedule {
 namespace {
 
 // Raise it when the meaning of anything below changes: other builds then refuse the step.
-constexpr int64_t kFormatVersion = 3;
+constexpr int64_t kFormatVersion = 4;
 
 struct FreeState {
   void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
@@ -42,6 +46,10 @@ class StepHasher::State {
       bytes[i] = static_cast<unsigned char>(static_cast<uint64_t>(number) >> (8 * i));
     XXH3_128bits_update(xxh_.get(), bytes, sizeof(bytes));
     return *this;
+  }
+  template <std::same_as<double> Number>  // no integer may choose it
+  State& operator<<(Number number) {
+    return *this << static_cast<int64_t>(absl::bit_cast<uint64_t>(number));
   }
   State& operator<<(const std::string& text) {
     *this << static_cast<int64_t>(text.size());
@@ -76,6 +84,100 @@ void AddProgramHead(const Program& program, State& s) {
   }
 }
 
+// Structured bindings, so that a field added to any of these does not compile until it is hashed.
+template <typename State>
+class GraphAdder {
+ public:
+  explicit GraphAdder(State& state) : s_(state) {}
+
+  void Add(const model::Graph& graph) {
+    const auto& [kinds, blocks, angles] = graph;
+    s_ << Size(kinds);
+    for (const model::Segment& kind : kinds) Add(kind);
+    s_ << Size(blocks);
+    for (const auto& [kind, parameters] : blocks) s_ << kind << parameters;
+    s_ << Size(angles);
+    for (const auto& [head_dim, theta, scaling] : angles) {
+      s_ << head_dim << theta << scaling.has_value();
+      if (!scaling) continue;
+      const auto& [factor, low, high, original] = *scaling;
+      s_ << factor << low << high << original;
+    }
+  }
+
+  void Add(const model::Parameter& parameter) {
+    const auto& [name, shape, block, used_by, init, init_std, numel, tensor_dim, tensor_unit] = parameter;
+    s_ << name << shape << block << used_by << static_cast<int64_t>(init) << init_std << numel << tensor_dim
+       << tensor_unit;
+  }
+
+ private:
+  template <typename List>
+  static int64_t Size(const List& list) {
+    return static_cast<int64_t>(list.size());
+  }
+
+  void Add(const model::Segment& segment) {
+    const auto& [shape, tensor, dtype, threads, on_device, rows_are_bounded, values, operators, inputs,
+                 outputs] = segment;
+    const auto& [batch, seq_len] = shape;
+    const auto& [ranks, index, cuts_sequence] = tensor;
+    s_ << batch << seq_len << ranks << index << cuts_sequence << static_cast<int64_t>(dtype) << threads
+       << on_device << rows_are_bounded << Size(values);
+    for (const auto& [name, value_dtype, rows, cols] : values)
+      s_ << name << static_cast<int64_t>(value_dtype) << rows << cols;
+    s_ << Size(operators);
+    for (const model::Operator& op : operators) Add(op);
+    s_ << inputs << outputs;
+  }
+
+  void Add(const model::Operator& op) {
+    const auto& [kind, attributes, inputs, outputs, weights, biases, saved, weight_saved, in_place_of,
+                 input_gradient, with_next, with_previous, formed_again, forward_temp, backward_temp,
+                 weight_temp] = op;
+    s_ << static_cast<int64_t>(kind);
+    std::visit([this](const auto& of_kind) { this->Add(of_kind); }, attributes);
+    s_ << inputs << outputs << weights << biases << saved << weight_saved << in_place_of
+       << static_cast<int64_t>(input_gradient) << formed_again << forward_temp << backward_temp
+       << weight_temp;
+    for (const model::Pass pass : model::kPasses) s_ << with_next.Has(pass) << with_previous.Has(pass);
+  }
+
+  void Add(const model::EmbeddingAttributes& a) {
+    const auto& [vocab, hidden, first] = a;
+    s_ << vocab << hidden << first;
+  }
+  void Add(const model::RmsNormAttributes& a) {
+    const auto& [hidden, eps] = a;
+    s_ << hidden << eps;
+  }
+  void Add(const model::LinearAttributes& a) {
+    const auto& [in, out] = a;
+    s_ << in << out;
+  }
+  void Add(const model::RopeAttributes& a) {
+    const auto& [rotated_heads, head_dim, row, angle_table] = a;
+    s_ << rotated_heads << head_dim << row << static_cast<int64_t>(angle_table);
+  }
+  void Add(const model::AttentionAttributes& a) {
+    const auto& [heads, kv_heads, head_dim] = a;
+    s_ << heads << kv_heads << head_dim;
+  }
+  void Add(const model::SwiGluAttributes& a) { s_ << a.ffn; }
+  void Add(const model::AddAttributes& a) { s_ << a.hidden; }
+  void Add(const model::LinearCrossEntropyAttributes& a) {
+    const auto& [hidden, vocab, rows_at_once, first] = a;
+    s_ << hidden << vocab << rows_at_once << first;
+  }
+  void Add(const model::BiasAttributes& a) { s_ << a.hidden; }
+  void Add(const model::TensorExchangeAttributes& a) {
+    const auto& [hidden, way] = a;
+    s_ << hidden << static_cast<int64_t>(way);
+  }
+
+  State& s_;
+};
+
 template <typename State>
 void AddStepHead(const Step& step, const layout::Ledger& ledger, State& s) {
   s << kFormatVersion << step.optimizer << step.zero_stage << static_cast<int64_t>(step.types.compute)
@@ -103,6 +205,11 @@ void AddStepHead(const Step& step, const layout::Ledger& ledger, State& s) {
     if (group.axis == layout::Axis::kTp) s << group.copies;
   }
   if (ledger.mesh().tp > 1) s << ledger.sequence_parallel();
+  s << static_cast<int64_t>(ledger.inventory().size());
+  GraphAdder<State> adder(s);
+  for (const model::Parameter& parameter : ledger.inventory()) adder.Add(parameter);
+  s << (step.graph != nullptr);
+  if (step.graph != nullptr) adder.Add(*step.graph);
 }
 
 template <typename State>

@@ -1,10 +1,16 @@
-// A fingerprint of a step: two steps with one hash are the same programs over the same storage.
-// `plan`, `launch --dry-run`, plan.json and every worker compute it, and a worker whose step has another hash
-// refuses to run.
+// The hash of a step. Two steps with the same hash have the same programs and the same storage. `trainctl
+// plan` and `trainctl launch --dry-run` show it, and plan.json stores it. Each worker computes it too, and
+// refuses to run if its step has a different hash.
 //
-// Covered: a format version, the mesh, groups, stages and where they lie, buckets and shards; of every class
-// its streams, values with bytes, slots, and each instruction with its stream, waits, storage and
-// temporaries, all micro-batches expanded. Not covered: times, hosts, paths. Thread safe.
+// The hash covers
+//
+// - a format version, the optimizer, the ZeRO stage, the element types and the mesh;
+// - groups, stages and their placement, buckets and shards;
+// - for every class, its streams, its values and their sizes, and its slots;
+// - each instruction of all micro-batches, with its stream, waits, storage and temporary memory;
+// - every field of the graph and of the parameters.
+//
+// It does not cover times, hosts, paths or the name of the pipeline schedule. HashStep is thread-safe.
 #pragma once
 
 #include <memory>
@@ -15,8 +21,9 @@
 
 namespace trainctl::schedule {
 
-// Hashes a step as it is executed by one class: each of its instructions is added in list order. The programs
-// of other classes are hashed as they are written. All are borrowed.
+// Hashes a step while one class executes it: the executor adds each instruction of its own class in list
+// order. The programs of the other classes are read from the step. If all instructions were added, the result
+// is that of HashStep. `step` and `ledger` must outlive the hasher. Not thread-safe.
 class StepHasher {
  public:
   StepHasher(const Step& step, const layout::Ledger& ledger, int own_class);

@@ -44,20 +44,19 @@ struct ClassSeconds {
 
 class Coster {
  public:
-  Coster(const model::ModelSpec& spec, const layout::Ledger& ledger, const schedule::BuildOptions& options,
+  Coster(const model::Graph& graph, const layout::Ledger& ledger, const schedule::BuildOptions& options,
          const Rates& rates)
-      : spec_(spec), ledger_(ledger), options_(options), rates_(rates) {}
+      : graph_(graph), ledger_(ledger), options_(options), rates_(rates) {}
 
   StepCosts Run() const {
-    const WorkTable table(spec_, ledger_, options_, /*own_class=*/0);
-    const int head = model::HeadBlock(spec_);
+    const WorkTable table(graph_, ledger_, options_, /*own_class=*/0);
+    const int head = graph_.num_blocks() - 1;
     StepCosts costs;
     costs.blocks = {CostOf(table, 0, kEmbedding), CostOf(table, 1, kLayer), CostOf(table, head, kHead)};
     costs.count_s = Seconds(table, {.op = Op::kCountLossTokens});
     costs.loss_s = Seconds(table, {.op = Op::kReduceLoss});
     costs.norm_s = rates_.Seconds(table.Communication({}, {.op = Op::kGradNorm}));
-    costs.hidden_gradient_bytes =
-        options_.segment(ledger_).border_rows() * spec_.hidden * DTypeBytes(options_.setting.types.compute);
+    costs.hidden_gradient_bytes = graph_.border_bytes();
     if (ledger_.mesh().world_size() > 1) {
       const int64_t bytes = std::min(costs.hidden_gradient_bytes, costs.blocks[kLayer].memory.output_bytes);
       Work send;
@@ -93,7 +92,7 @@ class Coster {
         seconds = std::min(seconds, pass(Op::kBackwardInput, adds) + pass(Op::kBackwardWeight, adds));
     }
     // The first to write overwrites, which costs the embedding a pass over its table: the head may have been.
-    if (kind == kEmbedding && spec_.tie_embeddings)
+    if (kind == kEmbedding && graph_.is_tied())
       cost.backward_s[0] = std::min(cost.backward_s[0], cost.backward_s[1]);
     cost.input_backward_s = std::min(cost.backward_s[0], cost.backward_s[1]);
     if (kind == kLayer) {
@@ -114,11 +113,11 @@ class Coster {
     const layout::Bucket& bucket = ledger_.buckets()[static_cast<size_t>(block)];
     cost.padded_numel = bucket.padded_numel;
     cost.shard_numel = bucket.shard_numel;
-    cost.memory = model::Analyze(table.segment(block));
+    cost.memory = model::Analyze(graph_.segment(block));
     return cost;
   }
 
-  const model::ModelSpec& spec_;
+  const model::Graph& graph_;
   const layout::Ledger& ledger_;
   const schedule::BuildOptions& options_;
   const Rates& rates_;
@@ -126,9 +125,9 @@ class Coster {
 
 class Bounder {
  public:
-  Bounder(const model::ModelSpec& spec, const layout::Ledger& ledger, const schedule::BuildOptions& options,
+  Bounder(const model::Graph& graph, const layout::Ledger& ledger, const schedule::BuildOptions& options,
           const Rates& rates, const StepCosts& costs)
-      : spec_(spec),
+      : graph_(graph),
         ledger_(ledger),
         options_(options),
         rates_(rates),
@@ -233,7 +232,7 @@ class Bounder {
     double gathers = 0, waited = 0;
     if (ledger_.parameters_sharded()) {
       gathers = 2 * later_layers * blocks_[kLayer].gather_s;
-      if (!spec_.tie_embeddings) gathers += blocks_[kHead].gather_s;
+      if (!graph_.is_tied()) gathers += blocks_[kHead].gather_s;
     }
     if (!rates_.overlap) return passes + reduces + gathers;
     // The last two layers' slots may be under way when the next micro-batch begins.
@@ -306,7 +305,7 @@ class Bounder {
     for (const Stage& stage : stages) {
       count += stage.Count(kind);
       // The head reads the embedding's.
-      if (kind == kEmbedding && spec_.tie_embeddings && stage.has[kHead]) ++count;
+      if (kind == kEmbedding && graph_.is_tied() && stage.has[kHead]) ++count;
     }
     return kind == kLayer ? count : std::min<int64_t>(count, 1);
   }
@@ -432,7 +431,7 @@ class Bounder {
     return most;
   }
 
-  const model::ModelSpec& spec_;
+  const model::Graph& graph_;
   const layout::Ledger& ledger_;
   const schedule::BuildOptions& options_;
   const Rates& rates_;
@@ -514,17 +513,20 @@ std::optional<std::vector<int64_t>> DealFirst(int64_t count, const std::vector<i
   return dealt;
 }
 
-StepBounder::StepBounder(const model::ModelSpec& spec, const layout::Ledger& ledger,
+StepBounder::StepBounder(std::shared_ptr<const model::Graph> graph, const layout::Ledger& ledger,
                          const schedule::BuildOptions& options, const Rates& rates)
-    : spec_(spec), ledger_(ledger), rates_(rates), costs_(Coster(spec, ledger, options, rates).Run()) {}
+    : graph_(std::move(graph)),
+      ledger_(ledger),
+      rates_(rates),
+      costs_(Coster(*graph_, ledger, options, rates).Run()) {}
 
 StepBound StepBounder::Bound(const schedule::BuildOptions& options, const StepShape& shape) const {
-  return Bounder(spec_, ledger_, options, rates_, costs_).Bound(shape);
+  return Bounder(*graph_, ledger_, options, rates_, costs_).Bound(shape);
 }
 
 StepBound StepBounder::BoundDataParallel(const schedule::BuildOptions& options, int64_t layers,
                                          int64_t num_micro_batches) const {
-  const Bounder bounder(spec_, ledger_, options, rates_, costs_);
+  const Bounder bounder(*graph_, ledger_, options, rates_, costs_);
   const int64_t played = std::min<int64_t>(num_micro_batches, kMicroBatchesToPrice);
   StepBound bound = bounder.Bound(DataParallelShape(layers, played));
   bound.seconds +=
@@ -535,7 +537,7 @@ StepBound StepBounder::BoundDataParallel(const schedule::BuildOptions& options, 
 std::optional<std::vector<int64_t>> StepBounder::LeastRecomputed(const schedule::BuildOptions& options,
                                                                  const StepShape& shape,
                                                                  int64_t limit_bytes) const {
-  return Bounder(spec_, ledger_, options, rates_, costs_).LeastRecomputed(shape, limit_bytes);
+  return Bounder(*graph_, ledger_, options, rates_, costs_).LeastRecomputed(shape, limit_bytes);
 }
 
 BlockSeconds StepBounder::SecondsOfBlocks(layout::Recompute recompute) const {

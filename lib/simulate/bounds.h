@@ -1,15 +1,24 @@
-// Lower bounds of a step's time and memory in closed form: from the work of a layer, the embedding and the
-// head, how often each runs and what is exchanged. No step is built. Pure; thread safe.
+// Lower bounds of a step's time and memory. They are computed from the work of a layer, the embedding and the
+// head, from how often each of them runs, and from the communication. No step is built, so a bound is much
+// cheaper than a simulation. If the order of a pipeline is known, its passes are played, but not their
+// instructions. Pure functions; thread-safe.
+//
+//   StepBounder bounder(graph, ledger, options, rates);
+//   StepBound bound = bounder.BoundDataParallel(options, layers, num_micro_batches);
+//   if (bound.peak_bytes > limit_bytes) ...;  // the layout cannot fit
+//
+// A class is the set of ranks at one position of the pipeline (schedule/step.h). A block is the embedding, a
+// layer or the head.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "layout/ledger.h"
-#include "model/model_spec.h"
-#include "model/segment.h"
+#include "model/graph.h"
 #include "schedule/build_step.h"
 #include "schedule/pipeline.h"
 #include "simulate/cost.h"
@@ -19,88 +28,101 @@ namespace trainctl::simulate {
 
 struct StepBound {
   double seconds = 0;
-  int64_t peak_bytes = 0;  // of the class that needs most
+  int64_t peak_bytes = 0;  // bound for the class that needs the most memory
 };
 
-// Passes of a class whose activations lie there at one moment: whole, from the forward to the backward, and
-// what of them waits for a weight backward of its own.
+// The passes whose activations a class holds at one moment.
 struct HeldPasses {
-  int whole = 0;
-  int waiting = 0;
+  int whole = 0;    // passes between their forward and their backward, with all saved activations
+  int waiting = 0;  // passes between their input backward and their separate weight backward
 };
 
-// Where the blocks of a step run, and for how many micro-batches.
+// The stages in which the blocks of a step run, and the number of micro-batches.
 struct StepShape {
   schedule::PipelinePlacement placement;
   std::vector<int> stage_begin;  // first block of each stage, then the number of blocks
-  // By class: the moments at which most is held. Empty: one pass, whole.
+  // For each class, the moments with the most passes: no other moment has at least as many of both kinds. If
+  // empty, each class holds one whole pass.
   std::vector<std::vector<HeldPasses>> held = {};
-  std::optional<PassList> passes = std::nullopt;  // the order of a pipeline, if it is known
+  // The pipeline's order, which Bound plays for a tighter bound. nullopt if the order is unknown, too long or
+  // has joined passes.
+  std::optional<PassList> passes = std::nullopt;
 };
+// Returns the shape of a step without a pipeline. `layers` excludes the embedding and the head.
 StepShape DataParallelShape(int64_t layers, int64_t num_micro_batches);
-// Of more passes the order is not played: building it costs as much as what it saves.
+// Largest number of passes in an order that ShapeOf keeps in StepShape::passes. Preparing a longer order
+// takes as much time as the tighter bound saves.
 inline constexpr int64_t kMaxPassesPlayed = int64_t{1} << 17;
+// Returns the shape of a step that runs a pipeline in this order. `stage_begin` is as in StepShape.
 StepShape ShapeOf(const schedule::PipelineSchedule& order, std::vector<int> stage_begin);
 
-// `count` layers dealt out to `stages`, in the order of the model: all of the first, then of the next. By
-// position in `stages`; nullopt: there are fewer.
+// Distributes `count` layers over `stages`. Takes all layers of the first stage before it takes any of the
+// next stage. `stages` are indices into `stage_layers`, which has the number of layers of each stage. Returns
+// the number of layers for each entry of `stages`, or nullopt if the stages have fewer than `count` layers in
+// total.
 std::optional<std::vector<int64_t>> DealFirst(int64_t count, const std::vector<int>& stages,
                                               const std::vector<int64_t>& stage_layers);
 
-// A micro-batch through a block, forward and backward, the third one of a step.
+// Seconds of a forward and backward of one micro-batch, by kind of block. The backward adds to existing
+// gradients, as it does for every micro-batch after the first if the gradients are not sharded.
 struct BlockSeconds {
   double embedding = 0, layer = 0, head = 0;
 };
 
-// What a block and its bucket take.
+// Cost of a block and of the bucket with its parameters.
 struct BlockCost {
   double forward_s = 0;
-  double again_s = 0;             // of a layer: a forward that only saves
-  double backward_s[2] = {0, 0};  // both gradients and, of the head, the loss; [1]: added to what is there
-  double input_backward_s = 0;    // at least, until the block before has its gradient
-  double weight_backward_s = 0;   // at least, if that is a pass of its own
-  double gather_s = 0;
-  double reduce_s = 0;
-  double last_reduce_s = 0;  // over the replicas as well
-  double gather_updated_s = 0;
-  double update_s = 0;
-  int64_t padded_numel = 0;
-  int64_t shard_numel = 0;
+  double again_s = 0;  // recomputation of a layer; 0 for the embedding and the head
+  // Backward of the input and the weights, and the loss if the block is the head. [0] overwrites the
+  // gradients, and [1] adds to existing ones.
+  double backward_s[2] = {0, 0};
+  double input_backward_s = 0;   // minimum time until the previous block can start its backward
+  double weight_backward_s = 0;  // minimum time of a separate weight backward
+  double gather_s = 0;           // all-gather of the parameters over dp_shard
+  double reduce_s = 0;           // reduce-scatter of the gradients over dp_shard
+  double last_reduce_s = 0;      // the same, with the all-reduce over dp_replicate
+  double gather_updated_s = 0;   // all-gather of the updated parameters (ZeRO stages 1 and 2)
+  double update_s = 0;           // optimizer step
+  int64_t padded_numel = 0;      // elements of the bucket with padding
+  int64_t shard_numel = 0;       // elements per dp_shard rank
   model::SegmentMemory memory;
 };
 
-// Costs shared by the bounds of all steps with one ledger and one size of micro-batch.
+// Costs shared by the bounds of all steps with one ledger and one micro-batch size.
 struct StepCosts {
-  std::array<BlockCost, 3> blocks;             // the embedding, a layer, the head
-  double count_s = 0, loss_s = 0, norm_s = 0;  // sums of one number
-  double send_s = 0;                           // a micro-batch from one stage to the next
-  int64_t hidden_gradient_bytes = 0;
+  std::array<BlockCost, 3> blocks;  // the embedding, a layer, the head
+  // All-reduces of one number: the count of loss tokens, the loss and the gradient norm.
+  double count_s = 0, loss_s = 0, norm_s = 0;
+  double send_s = 0;                  // message with one micro-batch between two stages
+  int64_t hidden_gradient_bytes = 0;  // gradient of the activations between two blocks
 };
 
-// Bounds for the steps of one ledger and size of micro-batch. The constructor computes the costs, which takes
-// much longer than a bound. The options of a bound may differ from the constructor's in the number of
-// micro-batches, and in recomputation between none and full. Only the sizes of a layer, the embedding and the
-// head matter in the ledger and the spec, so those of a folded model serve for the whole one. Borrows the
-// spec, the ledger and the rates.
+// Computes bounds for the steps of one ledger and one micro-batch size. The constructor computes the costs,
+// which takes much longer than a bound. The options passed to a method may differ from the constructor's in
+// the number of micro-batches, and in whether recomputation is none or full. Of the ledger and the graph,
+// only the sizes of a layer, the embedding and the head matter. The ledger and graph of a folded model
+// (fold.h) therefore give the bounds of the whole model. The ledger and the rates must outlive this object.
 class StepBounder {
  public:
-  StepBounder(const model::ModelSpec& spec, const layout::Ledger& ledger,
+  StepBounder(std::shared_ptr<const model::Graph> graph, const layout::Ledger& ledger,
               const schedule::BuildOptions& options, const Rates& rates);
 
-  // Of a step of this shape, whatever the order of its passes if the shape has none.
+  // Returns the bound of a step with this shape. If `shape.passes` is nullopt, the bound of the time holds
+  // for every order of the passes.
   StepBound Bound(const schedule::BuildOptions& options, const StepShape& shape) const;
-  // Of what PriceStep says of a data-parallel step.
+  // Returns a lower bound of what PriceStep (cost.h) returns for a step without a pipeline.
   StepBound BoundDataParallel(const schedule::BuildOptions& options, int64_t layers,
                               int64_t num_micro_batches) const;
-  // The fewest layers to recompute in each stage with which the peak's bound of every class is within
-  // `limit_bytes`. In a class with several stages, the first stages come first. nullopt if all layers are not
-  // enough. The options must be of full recompute.
+  // Returns, by stage, the smallest numbers of recomputed layers with which the peak memory's bound of every
+  // class is within `limit_bytes`. A class with several stages recomputes the layers of its first stages
+  // first. Returns nullopt if recomputing all layers is not enough. `options.recompute` must be kFull.
   std::optional<std::vector<int64_t>> LeastRecomputed(const schedule::BuildOptions& options,
                                                       const StepShape& shape, int64_t limit_bytes) const;
+  // Returns the time of each kind of block, including the recomputation of the layer if `recompute` is kFull.
   BlockSeconds SecondsOfBlocks(layout::Recompute recompute) const;
 
  private:
-  const model::ModelSpec& spec_;
+  const std::shared_ptr<const model::Graph> graph_;
   const layout::Ledger& ledger_;
   const Rates& rates_;
   StepCosts costs_;

@@ -1,6 +1,7 @@
-// Finds the seconds per unit of work from steps that were measured. The fit is a non-negative least-squares
-// one over all operators of all probes, each weighted by its probe's step, so that what takes long is met
-// best. Pure; thread safe.
+// Fits the seconds per unit of work to measured steps, by non-negative least squares. Each operator of each
+// probe gives one equation, and so does the rest of each probe's step. Each equation is divided by its
+// probe's step time, so the fit is best for the operators that take a large part of their step. Pure
+// functions; thread-safe.
 #pragma once
 
 #include <map>
@@ -12,17 +13,19 @@
 
 namespace trainctl::simulate {
 
-// One short run: what its step asked for and what it took.
+// The work and the measured times of one step of a short run.
 struct Probe {
-  std::map<std::string, Work> work;       // WorkOfStep
-  std::map<std::string, double> seconds;  // by the same names, kCommunication and kOther excepted
+  std::map<std::string, Work> work;  // result of WorkOfStep
+  // Measured seconds under the same names, without kCommunication and kOther.
+  std::map<std::string, double> seconds;
   double step_seconds = 0;
 };
 
-// `initial` gives the constants that no probe exercises.
+// Returns `initial` with the fitted rates, and with `measured` set. A resource that no probe uses keeps its
+// rate from `initial`.
 Rates FitRates(absl::Span<const Probe> probes, const Rates& initial);
 
-// Predicted over measured step time, less one; per probe.
+// Returns the relative error of the predicted step time of each probe: predicted / measured - 1.
 std::vector<double> ErrorsOf(absl::Span<const Probe> probes, const Rates& rates);
 
 }  // namespace trainctl::simulate

@@ -43,6 +43,7 @@ Rates CpuRates(int64_t threads, DType compute_dtype, bool native_bf16) {
   rates[Resource::kOperators] = 1e-5;
   rates[Resource::kSentBytes] = 1 / 1.5e9;
   rates[Resource::kCollectives] = 1e-4;
+  rates[Resource::kTensorExchanges] = 5e-4;
   rates[Resource::kSteps] = 1e-3;
   rates.overlap = false;
   return rates;
@@ -81,9 +82,10 @@ int64_t SentBytes(const schedule::Program& program, const Instruction& instructi
   }
 }
 
-std::map<std::string, Work> WorkOfStep(const schedule::Program& program, const model::ModelSpec& spec,
-                                       const layout::Ledger& ledger, const schedule::BuildOptions& options) {
-  const WorkTable table(spec, ledger, options, /*own_class=*/0);
+std::map<std::string, Work> WorkOfStep(const schedule::Step& step, const layout::Ledger& ledger,
+                                       const schedule::BuildOptions& options) {
+  const schedule::Program& program = step.programs[0];
+  const WorkTable table(*step.graph, ledger, options, /*own_class=*/0);
   std::map<std::string, Work> by_name;
   for (const Instruction& instruction : program.instructions) {
     table.Visit(program, instruction,
@@ -93,8 +95,8 @@ std::map<std::string, Work> WorkOfStep(const schedule::Program& program, const m
   return by_name;
 }
 
-std::vector<AxisVolume> VolumesOf(const schedule::Step& step, const model::ModelSpec& spec,
-                                  const layout::Ledger& ledger, const schedule::BuildOptions& options) {
+std::vector<AxisVolume> VolumesOf(const schedule::Step& step, const layout::Ledger& ledger,
+                                  const schedule::BuildOptions& options) {
   const layout::Mesh& mesh = ledger.mesh();
   std::vector<AxisVolume> volumes;
   for (int a = layout::kNumAxes - 1; a >= 0; --a) {
@@ -102,7 +104,7 @@ std::vector<AxisVolume> VolumesOf(const schedule::Step& step, const model::Model
     if (mesh.degree(axis) > 1) volumes.push_back({axis, mesh.degree(axis), mesh.stride(axis), 0});
   }
   for (size_t c = 0; c < step.programs.size(); ++c) {
-    const WorkTable table(spec, ledger, options, static_cast<int>(c));
+    const WorkTable table(*step.graph, ledger, options, static_cast<int>(c));
     std::map<int, double> by_stride;  // no two axes of more than one rank have the same
     for (const Instruction& instruction : step.programs[c].instructions) {
       for (const auto& [exchange, count] : table.WorkOf(step.programs[c], instruction).exchanges)
@@ -119,11 +121,9 @@ namespace {
 // Seconds of the instructions of a class. There are few kinds of passes, and many of each.
 class SecondsOfClass {
  public:
-  SecondsOfClass(const model::ModelSpec& spec, const layout::Ledger& ledger,
+  SecondsOfClass(const model::Graph& graph, const layout::Ledger& ledger,
                  const schedule::BuildOptions& options, int own_class)
-      : table_(spec, ledger, options, own_class) {
-    known_.fill(-1);
-  }
+      : table_(graph, ledger, options, own_class), known_(static_cast<size_t>(table_.num_variants()), -1) {}
 
   double operator()(const schedule::Program& program, const Instruction& instruction, const Rates& rates) {
     const int variant = table_.VariantOf(instruction);
@@ -135,16 +135,16 @@ class SecondsOfClass {
 
  private:
   WorkTable table_;
-  std::array<double, WorkTable::kNumVariants> known_;
+  std::vector<double> known_;  // by variant
 };
 
 }  // namespace
 
-Played PlayAtRates(const schedule::Step& step, const model::ModelSpec& spec, const layout::Ledger& ledger,
+Played PlayAtRates(const schedule::Step& step, const layout::Ledger& ledger,
                    const schedule::BuildOptions& options, const Rates& rates) {
   std::vector<SecondsOfClass> seconds;
   for (size_t c = 0; c < step.programs.size(); ++c)
-    seconds.emplace_back(spec, ledger, options, static_cast<int>(c));
+    seconds.emplace_back(*step.graph, ledger, options, static_cast<int>(c));
   absl::StatusOr<Played> played = Play(step,
                                        [&](int own_class, const Instruction& instruction) {
                                          const size_t c = static_cast<size_t>(own_class);
@@ -155,9 +155,9 @@ Played PlayAtRates(const schedule::Step& step, const model::ModelSpec& spec, con
   return *std::move(played);
 }
 
-StepCost PriceStep(const schedule::Step& step, const model::ModelSpec& spec, const layout::Ledger& ledger,
+StepCost PriceStep(const schedule::Step& step, const layout::Ledger& ledger,
                    const schedule::BuildOptions& options, int64_t num_micro_batches, const Rates& rates) {
-  const Played played = PlayAtRates(step, spec, ledger, options, rates);
+  const Played played = PlayAtRates(step, ledger, options, rates);
   StepCost cost;
   for (size_t c = 0; c < step.programs.size(); ++c) {
     const schedule::Program& program = step.programs[c];

@@ -1,4 +1,5 @@
-// The cost of a step, summed up from its instructions in list order. Internal to the simulator.
+// Internal to the simulator: adds up the cost of a step from its instructions, in list order. Not
+// thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -11,14 +12,15 @@
 
 namespace trainctl::simulate {
 
-// All micro-batches but the first and the last cost the same, so the second of three is counted once more for
-// each that the step leaves out.
+// Adds up the cost of one class. All micro-batches but the first and the last cost the same. The second of
+// three is therefore counted again for each micro-batch that the step leaves out.
 class CostSum {
  public:
   explicit CostSum(const Rates& rates) : rates_(rates) {}
 
+  // Adds one instruction. The caller must add all instructions of the class in list order.
   void Add(int stream, int micro_batch, const InstructionTime& time, int64_t sent_bytes) {
-    // Of the others, which carry messages, the last place.
+    // All streams that carry messages share the last element.
     const size_t place = std::min(static_cast<size_t>(stream), stream_end_.size() - 1);
     double& stream_end = stream_end_[rates_.overlap ? place : 0];
     const bool computes = stream == schedule::kComputeStream;
@@ -32,6 +34,8 @@ class CostSum {
     sum_.sent_bytes += sent_bytes;
   }
 
+  // Returns the cost of a step with `repeats` more micro-batches than were added. Includes the fixed cost of
+  // a step.
   StepCost Total(int64_t repeats) const {
     StepCost cost = sum_;
     cost.seconds = *std::max_element(stream_end_.begin(), stream_end_.end()) + rates_[Resource::kSteps];
@@ -47,7 +51,8 @@ class CostSum {
   const Rates& rates_;
   StepCost sum_;
   std::array<double, schedule::kNumDataStreams + 1> stream_end_ = {};
-  StepCost middle_begin_, middle_end_;  // so far, where the second and the third micro-batch began
+  // The sums when the second and the third micro-batch began.
+  StepCost middle_begin_, middle_end_;
   int micro_batch_ = 0;
 };
 

@@ -1,6 +1,7 @@
-// Seconds of what a device prices by shape: matrix products (device_matmul.h), fused attention
-// (device_attention.h) and collectives (cluster/collectives.h). Not in it: what kernels and collectives take
-// from one another where they run side by side. Pure; thread safe.
+// Estimates the time of the work whose cost on a device depends on its shape: matrix products
+// (device_matmul.h), fused attention (device_attention.h) and collectives (cluster/collectives.h). The
+// estimates do not include the slowdown of kernels and collectives that run at the same time. Pure functions;
+// thread-safe.
 #pragma once
 
 #include "cluster/collectives.h"
@@ -10,7 +11,7 @@
 
 namespace trainctl::simulate {
 
-// What kernels of a device that was measured take, over what the catalogue gives for them.
+// Measured time divided by the estimate for the catalogue's device, by kind of kernel. 1 if not measured.
 struct ShapeScales {
   double products = 1;
   double attention = 1;
@@ -18,11 +19,13 @@ struct ShapeScales {
   bool operator==(const ShapeScales&) const = default;
 };
 
-// Of the lists of `work`; its units are not looked at.
+// Returns the time, in seconds, of the products, attention kernels and exchanges in `work`. Ignores
+// work.units. `scales` multiplies the times of products and attention, but not those of exchanges.
 double DeviceSeconds(const cluster::Machine& machine, FusedAttention attention, const ShapeScales& scales,
                      const model::Work& work);
 
-// Where the ranks of a group sit when ranks fill one node after the other.
+// Returns how a group's ranks are spread over nodes. Neighbors in the group are `stride` ranks apart, and
+// ranks fill one node before the next.
 cluster::GroupPlacement PlacementOf(int ranks, int stride, const cluster::Node& node);
 
 }  // namespace trainctl::simulate

@@ -1,5 +1,6 @@
-// What bounds a kernel on a device whatever it computes: the shortest there is, the gap between two, the
-// bandwidth of its memory. Data-sheet and published constants only. Pure; thread safe.
+// Limits of the time of a kernel on a device that do not depend on its computation: the minimum duration, the
+// gap between two kernels, and the memory bandwidth. All constants come from data sheets and published
+// measurements. Pure functions; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -8,25 +9,30 @@
 
 namespace trainctl::simulate {
 
-// No kernel is shorter on the device.
+// Minimum duration of a kernel.
 inline constexpr double kKernelSeconds = 5e-6;
-// From the end of one kernel to the first byte of the next: a kernel of one element takes this
-// (pytorch/ao torchao/testing/training/roofline_utils.py, KERNEL_LAUNCH_OVERHEAD_SEC, H100).
+// Time from the end of one kernel to the first byte that the next one moves. This is also the time of a
+// kernel of one element. The source is pytorch/ao torchao/testing/training/roofline_utils.py,
+// KERNEL_LAUNCH_OVERHEAD_SEC, for H100.
 inline constexpr double kKernelGapSeconds = 2e-6;
 
+// Values for the forward and the backward of a kernel, usually in seconds.
 struct ForwardBackward {
-  double forward = 0;   // seconds
-  double backward = 0;  // of the input's and the weights' gradients together
+  double forward = 0;
+  double backward = 0;  // for the gradients of the inputs and the weights together
 };
 
-// What decides which kernels a device has.
-enum class Generation : uint8_t { kAmpere, kHopper, kBlackwell, kOther };  // kAmpere: and before
+// Devices of one generation have the same kernels. kAmpere includes Volta, kHopper includes Ada, kBlackwell
+// includes Blackwell Ultra, and kOther is AMD's CDNA.
+enum class Generation : uint8_t { kAmpere, kHopper, kBlackwell, kOther };
 Generation GenerationOf(const cluster::Device& device);
 
-// Of a large copy, measured where somebody published it.
+// Returns the memory bandwidth of a large copy, in bytes per second. Uses the published measurement if the
+// catalogue has one, and otherwise 0.85 of the data sheet's bandwidth.
 double BytesPerSecond(const cluster::Device& device);
 
-// `kernels` one after the other that read and write `bytes` in all; 0 without bytes.
+// Returns the time, in seconds, of `kernels` consecutive kernels that together read and write `bytes`.
+// Returns 0 if `bytes` is 0.
 double PassSeconds(const cluster::Device& device, double bytes, double kernels = 1);
 
 }  // namespace trainctl::simulate

@@ -140,7 +140,7 @@ Rates UnknownDeviceRates(DType compute_dtype, FusedAttention attention, const Me
   rates[Resource::kAttentionBackwardFlops] = 2.5 / flops;
   rates[Resource::kOperandBytes] = 1 / bytes_per_second;
   rates[Resource::kSentBytes] = 1 / kSentBytesPerSecond;
-  rates[Resource::kCollectives] = 2e-5;
+  rates[Resource::kCollectives] = rates[Resource::kTensorExchanges] = 2e-5;
   if (measured == nullptr) return rates;
   return FitRates(ProbesOf(*measured, compute_dtype, attention), rates);
 }

@@ -1,4 +1,5 @@
-// Rates of a device, from what the catalogue has of it and from what was measured of it. Pure; thread safe.
+// Computes the rates of a device from the catalogue's data and from measurements. Pure functions;
+// thread-safe.
 #pragma once
 
 #include <memory>
@@ -9,20 +10,24 @@
 
 namespace trainctl::simulate {
 
-// What a run takes that chooses by time (run.attention = "auto"). All shapes were timed with both, or with
-// flash attention alone where the vendor has no kernel.
+// Returns the attention kernel with the lower total time, which a run with run.attention = "auto" uses.
+// `measured` must have times of the same shapes for both kernels, or times of flash attention only if the
+// vendor has no kernel.
 FusedAttention FasterAttention(const MeasuredDevice& measured);
 
-// Of a machine of the catalogue: passes over memory by the bytes that they move, the rest by its operators.
-// `measured` (may be null) has passes and launches instead, and scales what the catalogue gives for products
-// and attention by the mean of its shapes.
+// Returns the rates of a machine of the catalogue. The time of a pass over memory follows from the bytes that
+// it moves. The times of products, attention and collectives follow from their shapes (device_cost.h). If
+// `measured` is not null, its memory bandwidth and launch time replace the catalogue's. It also sets
+// Rates::scales: for each kind of kernel, the geometric mean over the timed shapes of the measured time
+// divided by the catalogue's estimate.
 Rates DeviceRates(std::shared_ptr<const cluster::Machine> machine, DType compute_dtype,
                   FusedAttention attention = FusedAttention::kFlash2,
                   const MeasuredDevice* measured = nullptr);
 
-// Of a device that the catalogue does not know, in the proportions of the others: they put layouts in order
-// and predict no time. With `measured` products and attention take what fits its shapes best; what
-// is sent between devices stays a guess.
+// Returns rates for a device that is not in the catalogue, in proportions typical of other devices. If
+// `measured` is null, these rates can order layouts but cannot predict times. If `measured` is not null, the
+// rates of products and attention are fitted to its timed shapes, and its memory bandwidth and launch time
+// are used. The rates of communication between devices remain guesses.
 Rates UnknownDeviceRates(DType compute_dtype, FusedAttention attention = FusedAttention::kFlash2,
                          const MeasuredDevice* measured = nullptr);
 

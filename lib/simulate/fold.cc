@@ -266,24 +266,25 @@ class Unfolder {
 };
 
 // Before the first instruction. Neither the number of micro-batches built nor what is recomputed counts.
-LiveMemory::Bytes StorageOf(const model::ModelSpec& spec, const layout::Ledger& ledger,
+LiveMemory::Bytes StorageOf(const model::Architecture& spec, const layout::Ledger& ledger,
                             const schedule::BuildOptions& options) {
   schedule::BuildOptions one = options;
   one.num_micro_batches = 1;
   one.micro_batches_of_step = std::max<int64_t>(options.num_micro_batches, options.micro_batches_of_step);
-  return LiveMemory(schedule::BuildStep(spec, ledger, one).programs[0]).bytes();
+  return LiveMemory(schedule::BuildStep(schedule::GraphOf(spec, ledger, one), ledger, one).programs[0])
+      .bytes();
 }
 
 }  // namespace
 
-StepPrice PriceWhole(const schedule::Step& step, const model::ModelSpec& spec, const layout::Ledger& ledger,
+StepPrice PriceWhole(const schedule::Step& step, const layout::Ledger& ledger,
                      const schedule::BuildOptions& options, int64_t num_micro_batches, const Rates& rates) {
-  return {SimulateMemory(step), PriceStep(step, spec, ledger, options, num_micro_batches, rates)};
+  return {SimulateMemory(step), PriceStep(step, ledger, options, num_micro_batches, rates)};
 }
 
-FoldedModel::FoldedModel(const model::ModelSpec& spec, int64_t layers) : folded_layers_(layers) {
-  layers = std::min(layers, spec.layers);
-  repeats_ = spec.layers - layers;
+FoldedModel::FoldedModel(const model::Architecture& spec, int64_t layers) : folded_layers_(layers) {
+  layers = std::min(layers, NumLayers(spec));
+  repeats_ = NumLayers(spec) - layers;
   few_ = {.spec = spec, .inventory = {}};
   few_ = WithLayers(layers);
   if (repeats_ > 0) one_more_ = WithLayers(layers + 1);
@@ -291,7 +292,7 @@ FoldedModel::FoldedModel(const model::ModelSpec& spec, int64_t layers) : folded_
 
 FoldedModel::Part FoldedModel::WithLayers(int64_t layers) const {
   Part part{.spec = few_.spec, .inventory = {}};
-  part.spec.layers = layers;
+  SetNumLayers(part.spec, layers);
   part.inventory = model::Inventory(part.spec);
   return part;
 }
@@ -306,12 +307,12 @@ FoldedStrategy::FoldedStrategy(const FoldedModel& model, const layout::Mesh& mes
                                           std::vector<std::vector<int>>(), sequence_parallel)) {}
 
 StepBounder FoldedStrategy::Bounder(const schedule::BuildOptions& options, const Rates& rates) const {
-  return {model_.few_.spec, few_, options, rates};
+  return {schedule::GraphOf(model_.few_.spec, few_, options), few_, options, rates};
 }
 
 std::optional<StepPrice> FoldedStrategy::Price(const schedule::BuildOptions& options,
                                                int64_t num_micro_batches, const Rates& rates) const {
-  const int64_t layers = model_.few_.spec.layers + model_.repeats();
+  const int64_t layers = NumLayers(model_.few_.spec) + model_.repeats();
   const int64_t recomputed = schedule::NumRecomputed(options, 0, layers);
   if (model_.repeats() == 0 || recomputed == 0 || recomputed == layers)
     return PriceRuns(options, model_.few_, few_, {layers}, num_micro_batches, rates);
@@ -336,14 +337,15 @@ std::optional<StepPrice> FoldedStrategy::PriceRuns(const schedule::BuildOptions&
     runs.push_back({static_cast<int>(few), layers - few});
     repeats += layers - few;
   }
-  const schedule::Step step = schedule::BuildStep(part.spec, ledger, options);
+  const schedule::Step step =
+      schedule::BuildStep(schedule::GraphOf(part.spec, ledger, options), ledger, options);
   const Program& program = step.programs[0];
-  const WorkTable table(part.spec, ledger, options, /*own_class=*/0, repeats);
+  const WorkTable table(*step.graph, ledger, options, /*own_class=*/0, repeats);
   Unfolder unfolder(program, FactsOf(program, table, ledger, options, rates), std::move(runs));
   if (!unfolder.Check()) return std::nullopt;
   LiveMemory::Bytes live = LiveMemory(program).bytes();
   if (repeats > 0) {
-    const model::ModelSpec& few_spec = model_.few_.spec;
+    const model::Architecture& few_spec = model_.few_.spec;
     const LiveMemory::Bytes few = part.spec == few_spec ? live : StorageOf(few_spec, few_, options);
     const LiveMemory::Bytes more = StorageOf(model_.one_more_.spec, *one_more_, options);
     for (size_t c = 0; c < live.size(); ++c) live[c] += repeats * (more[c] - few[c]);

@@ -1,8 +1,9 @@
-// Prices a data-parallel step from one with few layers: the layers are alike, or the recomputed ones and the
-// others are, so what the builder does in the middle of each repeats. The instructions of the whole step are
-// played one by one, each with the seconds, bytes and waits of the one that it repeats; nothing is
-// extrapolated but the storage that lives throughout. The result equals that of the whole step, built with
-// the same micro-batches, to the bit. Pure; thread safe.
+// Estimates the cost of a step without a pipeline from a step with few layers ("folding"). The layers form
+// one or two runs of equal layers: the recomputed ones and the others. In the middle of a run, the builder's
+// instructions repeat from layer to layer. The folded step has only a few layers of each run. The estimate
+// plays the instructions of the whole step one by one. A repeated instruction has the seconds, bytes and
+// waits of the instruction that it repeats. Only the persistent storage is extrapolated. The result is
+// bit-identical to that of the whole step built with the same micro-batches. Pure functions; thread-safe.
 //
 //   FoldedModel model(spec);
 //   FoldedStrategy strategy(model, mesh, zero_stage);
@@ -14,7 +15,8 @@
 #include <vector>
 
 #include "layout/ledger.h"
-#include "model/model_spec.h"
+#include "model/architecture.h"
+#include "model/parameters.h"
 #include "schedule/build_step.h"
 #include "simulate/bounds.h"
 #include "simulate/cost.h"
@@ -22,60 +24,65 @@
 
 namespace trainctl::simulate {
 
-// What a step needs and takes.
+// Estimated memory and time of a step.
 struct StepPrice {
   MemoryReport memory;
   StepCost cost;
 };
 
-// The same from a step that is there, one of at most kMicroBatchesToPrice.
-StepPrice PriceWhole(const schedule::Step& step, const model::ModelSpec& spec, const layout::Ledger& ledger,
+// Returns the estimate for a step that was built whole. Without a pipeline, `step` may have only
+// kMicroBatchesToPrice of the `num_micro_batches` micro-batches (see PriceStep).
+StepPrice PriceWhole(const schedule::Step& step, const layout::Ledger& ledger,
                      const schedule::BuildOptions& options, int64_t num_micro_batches, const Rates& rates);
 
-// Layers of a folded step, of each kind: three at each end, where slots and prefetch are not yet steady, or
-// no longer.
+// Number of layers of each run in a folded step: three at each end, where the use of slots and the prefetch
+// differ from the middle of the run.
 inline constexpr int64_t kFoldedLayers = 6;
 
-// What the strategies of a model share.
+// A model with few layers, which all strategies for one model share.
 class FoldedModel {
  public:
-  // A model that a step can be built of. One of at most `layers` is its own folded model.
-  explicit FoldedModel(const model::ModelSpec& spec, int64_t layers = kFoldedLayers);
+  // `spec` must be valid for building a step. A model with at most `layers` layers is not folded.
+  explicit FoldedModel(const model::Architecture& spec, int64_t layers = kFoldedLayers);
 
-  int64_t repeats() const { return repeats_; }  // layers left out
+  int64_t repeats() const { return repeats_; }  // number of layers that the folded model leaves out
 
  private:
   friend class FoldedStrategy;
   struct Part {
-    model::ModelSpec spec;
+    model::Architecture spec;
     std::vector<model::Parameter> inventory;
   };
   Part WithLayers(int64_t layers) const;
 
-  int64_t folded_layers_ = 0;  // of a kind, at most
+  int64_t folded_layers_ = 0;  // maximum number of layers of a run
   Part few_;
-  Part one_more_;  // with a layer more; empty where nothing repeats
+  Part one_more_;  // `few_` with one more layer; empty if no layers are left out
   int64_t repeats_ = 0;
 };
 
-// A mesh, a ZeRO stage, and what the ledger says of tp; its variants share the ledgers. Borrows the model.
+// A mesh, a ZeRO stage and whether sequence parallelism is used. All layouts of a strategy share its ledgers.
+// The model must outlive this object.
 class FoldedStrategy {
  public:
   FoldedStrategy(const FoldedModel& model, const layout::Mesh& mesh, int zero_stage,
                  bool sequence_parallel = true);
 
+  // The ledger of the folded model.
   const layout::Ledger& ledger() const { return few_; }
 
-  // Lower bounds of what Price says, and of pipelines on this mesh.
+  // Returns an object that computes lower bounds of the results of Price, and of the cost of pipelines on
+  // this mesh. It refers to this object and to `rates`, which must outlive it.
   StepBounder Bounder(const schedule::BuildOptions& options, const Rates& rates) const;
 
-  // Of a mesh without a pipeline; `options` as for the whole model. std::nullopt: the layers in the middle
-  // are not alike, or sums of copies over tp come in a row.
+  // Estimates a step of the whole model on a mesh without a pipeline. `options` are those of the whole model.
+  // Returns nullopt if the step cannot be folded, because the instructions of the middle layers differ or
+  // because the sums of gradient copies over tensor parallelism follow one another. Use PriceWhole then.
   std::optional<StepPrice> Price(const schedule::BuildOptions& options, int64_t num_micro_batches,
                                  const Rates& rates) const;
 
  private:
-  // From a step of `part`, whose runs of equal layers are those of the whole model, folded.
+  // Estimates from a step of `part`. `whole_runs` has the number of layers of each run in the whole model.
   std::optional<StepPrice> PriceRuns(const schedule::BuildOptions& options, const FoldedModel::Part& part,
                                      const layout::Ledger& ledger, const std::vector<int64_t>& whole_runs,
                                      int64_t num_micro_batches, const Rates& rates) const;

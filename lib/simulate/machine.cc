@@ -38,6 +38,11 @@ absl::StatusOr<MeasuredRates> ReadRates(const Json& json, const std::string& wha
   }
   for (int i = 0; i < kNumResources; ++i) {
     const auto resource = static_cast<Resource>(i);
+    // Profiles of versions that did not measure it.
+    if (resource == Resource::kTensorExchanges && !seconds->contains(ResourceName(resource))) {
+      measured.rates[resource] = CpuRates(1, measured.dtype, /*native_bf16=*/true)[resource];
+      continue;
+    }
     TRAINCTL_ASSIGN_OR_RETURN(measured.rates[resource],
                               JsonDouble(*seconds, ResourceName(resource), what + ": seconds_per_unit"));
     if (!std::isfinite(measured.rates[resource]) || measured.rates[resource] < 0) {
@@ -107,7 +112,7 @@ absl::StatusOr<MachineProfile> MachineFromJson(absl::string_view text, absl::str
   TRAINCTL_ASSIGN_OR_RETURN(const std::string schema, JsonString(json, "schema", where));
   if (schema != kMachineSchema) {
     return BadDataError(absl::StrCat(where, ": schema is \"", schema, "\", not \"", kMachineSchema,
-                                     "\"; measure anew with: trainctl calibrate"));
+                                     "\"; measure again with: trainctl calibrate"));
   }
   MachineProfile profile;
   TRAINCTL_ASSIGN_OR_RETURN(profile.cpu, JsonString(json, "cpu", where));
@@ -150,7 +155,7 @@ absl::StatusOr<std::optional<MachineProfile>> LoadMachineProfile(const cluster::
   if (!profile.IsOf(host)) {
     if (!profile.measured.empty()) {
       notes.push_back(absl::StrCat(path, " was measured on ", profile.cpu, " with ", profile.cores,
-                                   " cores, not on this machine; measure anew with: trainctl calibrate"));
+                                   " cores, not on this machine; measure again with: trainctl calibrate"));
       profile.measured.clear();
     }
     if (profile.devices.empty()) return std::nullopt;  // devices are what their names say, whatever the CPU

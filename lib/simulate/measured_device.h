@@ -1,6 +1,6 @@
-// What `trainctl calibrate` measured of a device while nothing else ran there: a large copy, launches, and
-// the products and attention of a few shapes. Kept as it was timed: device_rates.h makes rates of it. Pure;
-// thread safe.
+// The times that `trainctl calibrate` measured on an otherwise idle device: a large copy, kernel launches,
+// and matrix products and attention of a few shapes. These are the measured times; device_rates.h computes
+// rates from them. Pure functions; thread-safe.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -14,27 +14,28 @@
 
 namespace trainctl::simulate {
 
-// Seconds of one.
+// A measured kernel, with the time of one launch.
 struct TimedProduct {
   model::Product product;
   double seconds = 0;
 };
 struct TimedAttention {
-  FusedAttention fused = FusedAttention::kFlash2;  // or kVendor
+  FusedAttention fused = FusedAttention::kFlash2;  // kFlash2 or kVendor
   model::AttentionKernel kernel;
   double seconds = 0;
 };
 
 struct MeasuredDevice {
-  std::string name;             // as its driver shows it
-  double bytes_per_second = 0;  // that a large copy reads and writes, together
-  double launch_seconds = 0;    // of a kernel of one element, of many queued one after the other
+  std::string name;             // name that the driver reports
+  double bytes_per_second = 0;  // bytes that a large copy reads plus those that it writes
+  double launch_seconds = 0;    // time per kernel of one element when many are queued
   std::vector<TimedProduct> products;
   std::vector<TimedAttention> attention;
 };
 
 nlohmann::ordered_json ToJson(const MeasuredDevice& device);
-// BadDataError naming `what` and the field.
+// The inverse of ToJson. Returns BadDataError, naming `what` and the field, if a field is missing or out of
+// range or if there is no product of fp32 or of bf16.
 absl::StatusOr<MeasuredDevice> MeasuredDeviceFromJson(const nlohmann::ordered_json& json,
                                                       absl::string_view what);
 

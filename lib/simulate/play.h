@@ -1,6 +1,9 @@
-// When each instruction of a step begins and ends, given what each takes: the one player. All classes are
-// played together, every stream going on as soon as it can. Time is linear in the number of instructions.
-// Pure; thread safe.
+// Computes when each instruction of a step begins and ends, from the duration of each. All simulations except
+// folding (fold.h) use this player. It plays all classes together, and each stream continues as soon as its
+// waits allow. The run time is linear in the number of instructions. Pure functions; thread-safe.
+//
+//   TRAINCTL_ASSIGN_OR_RETURN(Played played, Play(step, seconds_of));
+//   double step_seconds = played.end_s;
 #pragma once
 
 #include <vector>
@@ -13,48 +16,52 @@
 
 namespace trainctl::simulate {
 
-// In seconds from the step's begin.
+// Times in seconds. The step begins at 0.
 struct InstructionTime {
   double begin_s = 0;
   double seconds = 0;
   double end_s() const { return begin_s + seconds; }
 };
 
-// Seconds of an instruction. Of a send: its bytes over the link, which it occupies. Not asked of receives,
-// which end when their message has come. Asked once of each other instruction.
+// Returns the duration of an instruction in seconds. For a send, this is the time for which it occupies the
+// link: its bytes divided by the bandwidth. The player calls this once per instruction, except for receives.
+// A receive ends when its message has arrived.
 using SecondsOf = absl::FunctionRef<double(int own_class, const schedule::Instruction& instruction)>;
 
 struct PlayOptions {
-  bool overlap = true;   // the other streams run beside the compute stream; false: they take its time
-  double latency_s = 0;  // from the end of a send to the arrival
-  // A joined forward and backward take max + (1 - joined_overlap) * min of their two times: 0 one after the
-  // other, 1 the shorter one is free.
+  bool overlap = true;   // whether the streams of a class run in parallel; otherwise one after another
+  double latency_s = 0;  // time from the end of a send to the arrival of its message
+  // A joined forward and backward take max + (1 - joined_overlap) * min of their two times. With 0, they run
+  // one after the other; with 1, the shorter one is free.
   double joined_overlap = 0;
 };
 
 struct PlayedClass {
-  std::vector<InstructionTime> times;  // by instruction
-  double busy_s = 0;                   // of the compute stream
-  double bubble_s = 0;                 // the step's seconds less the busy ones
-  // From the begin of its first compute instruction to the end of its last, less the busy time: what the
-  // zero-bubble papers call the bubble, for whom the next step may begin at once.
+  // The times of each instruction. Joined instructions both have the times of the pair.
+  std::vector<InstructionTime> times;
+  double busy_s = 0;    // busy time of the compute stream
+  double bubble_s = 0;  // Played::end_s minus busy_s
+  // Time from the start of the first compute instruction to the end of the last, minus busy_s. This is the
+  // bubble of the zero-bubble papers, in which the next step may begin immediately.
   double inner_bubble_s = 0;
 };
 
 struct Played {
   std::vector<PlayedClass> classes;
-  double end_s = 0;  // of the last instruction of all
+  double end_s = 0;  // end of the last instruction in any class
+  // The largest values over the classes.
   double max_bubble_s() const;
   double max_inner_bubble_s() const;
 };
 
-// `step` has been checked (schedule::Check); InternalError where it waits for ever.
+// Plays a step that schedule::Check has accepted. Returns InternalError if classes wait for each other
+// forever.
 absl::StatusOr<Played> Play(const schedule::Step& step, SecondsOf seconds_of,
                             const PlayOptions& options = {});
 
-// The same of a list that has been made, and a table of seconds.
+// Plays a list. `seconds` is the table of durations that PlayList::Item::seconds_index refers to.
 Played Play(const PlayList& list, absl::Span<const double> seconds, const PlayOptions& options = {});
-// Played::end_s alone.
+// Returns only Played::end_s, which is faster than Play.
 double PlayToEnd(const PlayList& list, absl::Span<const double> seconds, const PlayOptions& options = {});
 
 }  // namespace trainctl::simulate

@@ -7,12 +7,12 @@
 
 namespace trainctl::simulate {
 
-Timeline PlayStep(const schedule::Step& step, const model::ModelSpec& spec, const layout::Ledger& ledger,
+Timeline PlayStep(const schedule::Step& step, const layout::Ledger& ledger,
                   const schedule::BuildOptions& options, const Rates& rates, int own_class) {
   const size_t c = static_cast<size_t>(own_class);
   const schedule::Program& program = step.programs[c];
   Timeline timeline;
-  timeline.times = std::move(PlayAtRates(step, spec, ledger, options, rates).classes[c].times);
+  timeline.times = std::move(PlayAtRates(step, ledger, options, rates).classes[c].times);
   LiveMemory live(program);
   timeline.memory.push_back({0, live.bytes()});
   // Values are made and freed by compute instructions, which run in list order, and by the messages between

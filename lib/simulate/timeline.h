@@ -1,5 +1,5 @@
-// A step as it plays: when each instruction runs, and what memory lives after it. What
-// plans draw, trace and show on a page is this. Pure; thread safe.
+// The timeline of a step: when each instruction runs, and how much memory is allocated at each time. The
+// drawings, traces and pages of plans show this timeline. Pure functions; thread-safe.
 #pragma once
 
 #include <array>
@@ -7,29 +7,30 @@
 #include <vector>
 
 #include "layout/ledger.h"
-#include "model/model_spec.h"
+#include "model/architecture.h"
 #include "schedule/build_step.h"
 #include "simulate/cost.h"
 
 namespace trainctl::simulate {
 
-// Bytes that live from `time_s` on, by category; activations with the temporaries of the instruction under
-// way.
+// Bytes allocated from `time_s` until the next sample, by schedule::Category. Activations include the
+// temporaries of the current instruction.
 struct MemorySample {
   double time_s = 0;
   std::array<int64_t, schedule::kNumCategories> bytes = {};
 };
 
 struct Timeline {
-  std::vector<InstructionTime> times;  // by instruction
-  // In the order of time where no passes are joined; its highest sum is the step's peak.
+  std::vector<InstructionTime> times;  // one per instruction
+  // Samples at the start and end of each compute instruction. They are in order of time unless passes are
+  // joined. Without a pipeline, the highest total is the peak memory (SimulateMemory).
   std::vector<MemorySample> memory;
-  double end_s = 0;         // of the last instruction
-  double step_seconds = 0;  // with what a step takes besides its instructions: data, log
+  double end_s = 0;         // end of the last instruction of the class
+  double step_seconds = 0;  // end_s plus the fixed cost of a step, such as reading data and logging
 };
 
-// Of one class, in a step with all its micro-batches.
-Timeline PlayStep(const schedule::Step& step, const model::ModelSpec& spec, const layout::Ledger& ledger,
+// Returns the timeline of class `own_class`. `step` must have all its micro-batches.
+Timeline PlayStep(const schedule::Step& step, const layout::Ledger& ledger,
                   const schedule::BuildOptions& options, const Rates& rates, int own_class = 0);
 
 }  // namespace trainctl::simulate

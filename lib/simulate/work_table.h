@@ -1,4 +1,5 @@
-// What each instruction of a step asks for, by the names of the measurements. Internal to the simulator.
+// Internal to the simulator: the work of each instruction of a step, by the names that measurements use (see
+// WorkOfStep in cost.h). Thread-safe.
 #pragma once
 
 #include <string>
@@ -6,17 +7,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "layout/ledger.h"
-#include "model/segment.h"
+#include "model/graph.h"
 #include "optim/optimizer.h"
 #include "schedule/build_step.h"
+#include "schedule/operator_passes.h"
 #include "simulate/cost.h"
 
 namespace trainctl::simulate {
 
-// An update is bound by memory, so the elements of another optimizer count by what they move beside AdamW's.
+// Returns the bytes that AdamW moves per element with fp32 master parameters. An update is bound by memory,
+// so an element of another optimizer counts as the bytes that it moves divided by this.
 inline double AdamWBytes() { return static_cast<double>(optim::kAdamW.MovedBytes(DType::kF32)); }
 
-// Between two stages.
+// Returns the exchange that sends `bytes` from one pipeline stage to the next.
 inline model::Exchange Message(const layout::Mesh& mesh, int64_t bytes) {
   return {.collective = Collective::kSendRecv,
           .bytes = static_cast<double>(bytes),
@@ -24,32 +27,27 @@ inline model::Exchange Message(const layout::Mesh& mesh, int64_t bytes) {
           .stride = mesh.stride(layout::Axis::kPp)};
 }
 
-// What a piece of work is reported under.
+// The name under which a piece of work is reported, such as "linear backward".
 struct Part {
-  absl::string_view name;
+  absl::string_view name;  // "linear"
   bool backward = false;
   std::string Name() const { return absl::StrCat(name, backward ? " backward" : ""); }
 };
 
 class WorkTable {
  public:
-  // All are borrowed. `more_layers`: those that a folded model lacks (fold.h).
-  WorkTable(const model::ModelSpec& spec, const layout::Ledger& ledger, const schedule::BuildOptions& options,
+  // `graph`, `ledger` and `options` must outlive this object. `more_layers` is the number of layers that a
+  // folded model leaves out (fold.h); the gradient norm includes them.
+  WorkTable(const model::Graph& graph, const layout::Ledger& ledger, const schedule::BuildOptions& options,
             int own_class, int64_t more_layers = 0)
-      : spec_(spec),
+      : graph_(graph),
         ledger_(ledger),
         options_(options),
         own_buckets_(ledger.BucketsOfOwner(own_class)),
-        more_layers_(more_layers) {
-    // The first layer stands for all.
-    for (int block : {model::EmbeddingBlock(), model::EmbeddingBlock() + 1, model::HeadBlock(spec)}) {
-      segments_.push_back(model::BuildSegment(spec, ledger.inventory(), block, options.segment(ledger)));
-    }
-  }
+        more_layers_(more_layers) {}
 
-  const model::Segment& segment(int block) const { return segments_[static_cast<size_t>(KindOf(block))]; }
-
-  template <typename Add>  // void(part, work)
+  // Calls `add(part, work)` for each part of the instruction's work. The same name may occur several times.
+  template <typename Add>
   void Visit(const schedule::Program& program, const schedule::Instruction& instruction,
              const Add& add) const {
     if (RunsBlock(instruction.op)) return VisitBlock(instruction, add);
@@ -66,7 +64,7 @@ class WorkTable {
       case schedule::Op::kGradNorm: {
         Work work;
         work[Resource::kMovedBytes] = GradientPartBytes();
-        if (options_.setting.on_device) work[Resource::kOperators] = 2;  // the sum, and what is clipped by it
+        if (options_.setting.on_device) work[Resource::kOperators] = 2;  // the sum and the clipping factor
         add({"gradient norm"}, work);
         return add({kCommunication}, Communication(program, instruction));
       }
@@ -75,22 +73,26 @@ class WorkTable {
     }
   }
 
+  // Returns the sum over all parts.
   Work WorkOf(const schedule::Program& program, const schedule::Instruction& instruction) const {
     Work sum;
     Visit(program, instruction, [&](const Part&, const Work& work) { sum += work; });
     return sum;
   }
 
-  // Instructions that run a block and have the same one ask for the same; -1: it runs none.
-  static constexpr int kNumVariants = schedule::kNumOps * 3 * 4;
+  // Instructions with the same variant have the same work. Variants are from 0 to num_variants() - 1.
+  int num_variants() const { return schedule::kNumOps * num_kinds() * 4; }
+  // Returns -1 if the instruction does not run a block.
   int VariantOf(const schedule::Instruction& instruction) const {
     if (!RunsBlock(instruction.op)) return -1;
     const Adds adds = AddsOf(instruction);
-    return (static_cast<int>(instruction.op) * 3 + KindOf(instruction.block)) * 4 + (adds.vectors ? 2 : 0) +
+    const int kind = graph_.blocks[static_cast<size_t>(instruction.block)].kind;
+    return (static_cast<int>(instruction.op) * num_kinds() + kind) * 4 + (adds.vectors ? 2 : 0) +
            (adds.matrices ? 1 : 0);
   }
 
-  // Between one worker and itself nothing is exchanged.
+  // Returns the work of the instruction's communication outside the blocks, which is none with only one
+  // worker.
   Work Communication(const schedule::Program& program, const schedule::Instruction& instruction) const {
     Work work;
     if (ledger_.mesh().world_size() == 1) return work;
@@ -106,18 +108,17 @@ class WorkTable {
   }
 
  private:
-  // A device is given updates that follow one another with the first: all, where none is gathered meanwhile.
+  // Whether the host launches this optimizer step. A device gets consecutive updates in the launch of the
+  // first one. Updates are consecutive if no updated parameters are gathered between them.
   bool IsLaunched(const schedule::Instruction& update) const {
     const bool is_gathered = ledger_.optimizer_sharded() && !ledger_.parameters_sharded();
     return !options_.setting.on_device || is_gathered || update.bucket == own_buckets_.front();
   }
 
-  // Of `segments_`.
-  int KindOf(int block) const {
-    return block == model::EmbeddingBlock() ? 0 : block == model::HeadBlock(spec_) ? 2 : 1;
-  }
+  int num_kinds() const { return static_cast<int>(graph_.kinds.size()); }
 
-  // Whether gradients are added to what is there.
+  // Whether gradients are added to existing ones. `vectors` are the gradients that the input backward
+  // computes (of norms, biases and the embedding). `matrices` are the others.
   struct Adds {
     bool vectors = true, matrices = true;
   };
@@ -132,33 +133,18 @@ class WorkTable {
 
   template <typename Add>
   void VisitBlock(const schedule::Instruction& instruction, const Add& add) const {
-    const model::Segment& segment = this->segment(instruction.block);
+    const model::Segment& segment = graph_.segment(instruction.block);
     const auto [adds_vectors, adds_matrices] = AddsOf(instruction);
-    const schedule::Op pass = instruction.op;
-    const size_t num_operators =
-        pass == schedule::Op::kRecompute ? model::NumOperatorsThatSave(segment) : segment.operators.size();
-    for (size_t i = 0; i < num_operators; ++i) {
-      const model::Operator& op = segment.operators[i];
-      const model::OperatorEntry& entry = model::EntryOf(op.kind);
-      if (pass == schedule::Op::kLossAndGradient && entry.loss_and_gradient_work != nullptr) {
-        add({entry.name}, entry.loss_and_gradient_work(segment, op));
-        continue;
-      }
-      if (pass == schedule::Op::kForward || pass == schedule::Op::kRecompute || pass == schedule::Op::kLoss ||
-          pass == schedule::Op::kLossAndGradient)
-        add({entry.name}, entry.forward_work(segment, op));
-      const Part backward{entry.name, /*backward=*/true};
-      if (op.formed_again && (pass == schedule::Op::kBackward || pass == schedule::Op::kBackwardInput))
-        add(backward, entry.forward_work(segment, op));
-      if (pass == schedule::Op::kBackward || pass == schedule::Op::kLossAndGradient)
-        add(backward, model::BackwardWork(segment, op, adds_vectors));
-      if (pass == schedule::Op::kBackwardInput && entry.input_gradient_work != nullptr)
-        add(backward, entry.input_gradient_work(segment, op, adds_vectors));
-      if (pass == schedule::Op::kBackwardWeight && entry.weight_gradient_work != nullptr)
-        add(backward, entry.weight_gradient_work(segment, op, adds_matrices));
-    }
+    const bool accumulates = instruction.op == schedule::Op::kBackwardWeight ? adds_matrices : adds_vectors;
+    VisitOperators(
+        segment, instruction.op, [&](const model::Operator& op, model::PassSet passes, bool is_again) {
+          const bool backward =
+              is_again || !(passes.Has(model::Pass::kForward) || passes.Has(model::Pass::kLossAndGradient));
+          add({model::OpKindName(op.kind), backward}, model::WorkOf(segment, op, passes, accumulates));
+        });
   }
 
+  // Adds the collectives of an instruction that is not a message.
   void AddExchanges(const schedule::Instruction& instruction, Work& work) const {
     using layout::Axis;
     const auto over = [&](Axis axis, Collective collective, int64_t bytes, int ranks) {
@@ -198,7 +184,7 @@ class WorkTable {
                         whole * DTypeBytes(options_.setting.types.compute));
       case schedule::Op::kReduceGradient:
         over_all(Axis::kDpShard, Collective::kReduceScatter, whole * sum_bytes);
-        // Over the replicas once a step.
+        // The reduction over the replicas happens only once per step.
         if (instruction.groups.size() > 1)
           over_all(Axis::kDpReplicate, Collective::kAllReduce, numel * sum_bytes);
         return;
@@ -215,6 +201,7 @@ class WorkTable {
     }
   }
 
+  // Bytes of the gradients that this class contributes to the norm.
   double GradientPartBytes() const {
     const auto gradient_bytes = static_cast<double>(DTypeBytes(options_.setting.types.gradient));
     double bytes = 0;
@@ -227,12 +214,11 @@ class WorkTable {
     return bytes;
   }
 
-  const model::ModelSpec& spec_;
+  const model::Graph& graph_;
   const layout::Ledger& ledger_;
   const schedule::BuildOptions& options_;
   const std::vector<int> own_buckets_;
   const int64_t more_layers_;
-  std::vector<model::Segment> segments_;  // embedding, layer, head
 };
 
 }  // namespace trainctl::simulate

@@ -46,8 +46,10 @@ std::string ByteProgress::Update(int64_t done_bytes, int64_t total_bytes) {
   next_time_ = now + interval_;
   const double seconds = absl::ToDoubleSeconds(now - first_time_);
   const double bytes_per_second = static_cast<double>(done_bytes - first_bytes_) / seconds;
-  const std::string amounts = absl::StrCat(FormatBytes(done_bytes), " of ", FormatBytes(total_bytes), " ",
-                                           absl::StrFormat("%.1f MB/s", bytes_per_second / 1e6));
+  const std::string rate = absl::StrFormat("%.1f MB/s", bytes_per_second / 1e6);
+  if (total_bytes == 0) return absl::StrCat(FormatBytes(done_bytes), " ", rate);
+  const std::string amounts =
+      absl::StrCat(FormatBytes(done_bytes), " of ", FormatBytes(total_bytes), " ", rate);
   std::string left;
   if (bytes_per_second > 0) {
     const double remaining = static_cast<double>(std::max<int64_t>(total_bytes - done_bytes, 0));

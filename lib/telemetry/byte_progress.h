@@ -1,5 +1,5 @@
-// How far work is that goes through a known number of bytes, as text. Pure but for the clock; not thread
-// safe.
+// Formats the progress of an operation that processes bytes. No side effects except for reading the clock.
+// Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,19 @@
 
 namespace trainctl::telemetry {
 
-// "[####............]"
+// Returns a bar such as "[####............]".
 std::string ProgressBar(int64_t done, int64_t total);
-// "2:34", "1:02:34"
+// Formats a duration, for example "2:34" or "1:02:34".
 std::string TimeLeft(absl::Duration left);
 
 class ByteProgress {
  public:
-  // `terminal`: a line that replaces the one before, often; else a line of its own, after 5 s and then each
-  // time twice as late, up to every 5 minutes.
+  // If `terminal` is true, lines are frequent and each overwrites the previous one. Otherwise each is a
+  // separate line: the first after 5 s, and the following ones at intervals that double up to 5 minutes.
   ByteProgress(const Clock& clock, bool terminal) : clock_(clock), terminal_(terminal) {}
 
-  // The line to show, or "" while there is no need for one. The rate is that since the first call: bytes done
-  // before it are not work of this time.
+  // Returns the line to show, or "" if none is due. `total_bytes` is 0 if unknown. The rate is measured from
+  // the first call, because the bytes before that were processed by an earlier process.
   std::string Update(int64_t done_bytes, int64_t total_bytes);
 
  private:

@@ -1,9 +1,9 @@
-// TensorBoard's event files: records of the TFRecord format, each an `Event` message of TensorFlow's
-// event.proto. Only what a run writes is encoded here: scalars, text, and the marks at a file's start. Pure;
-// thread safe.
+// TensorBoard's event files: TFRecord records that each contain an `Event` message of TensorFlow's
+// event.proto. Encodes only the events that a run writes: scalars, text, and the events at the start of a
+// file. Pure functions; thread-safe.
 //
-// A record: u64 length, u32 masked CRC-32C of these 8 bytes, the message, u32 masked CRC-32C of the message;
-// all little-endian.
+// A record consists of a u64 length, a u32 masked CRC-32C of the length, the message, and a u32 masked
+// CRC-32C of the message. All numbers are little-endian.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace trainctl::telemetry {
 
-// CRC-32C (Castagnoli): 0xe3069283 for "123456789".
+// Returns the CRC-32C (Castagnoli) of `bytes`, which is 0xe3069283 for "123456789".
 uint32_t Crc32c(absl::string_view bytes);
 
 struct Scalar {
@@ -23,14 +23,14 @@ struct Scalar {
   double value = 0;  // written as a float
 };
 
-// The records that a file begins with: the version, and the mark at which readers forget steps from
-// `first_step` on that they had from an older file of the folder.
+// Returns the records at the start of a file: the version, and a marker that tells readers to discard all
+// steps from `first_step` on that they have read from older files in the folder.
 std::string EventFileStart(double wall_time_s, int64_t first_step);
 
-// One record with all scalars of a step; nothing when there are none.
+// Returns one record with all scalars of a step, or an empty string if there are none.
 std::string ScalarsEvent(double wall_time_s, int64_t step, absl::Span<const Scalar> scalars);
 
-// One record with a text, which TensorBoard shows as Markdown.
+// Returns one record with a text, which TensorBoard renders as Markdown.
 std::string TextEvent(double wall_time_s, int64_t step, absl::string_view tag, absl::string_view markdown);
 
 }  // namespace trainctl::telemetry

@@ -1,5 +1,4 @@
-// Reads the logs of a run back, line by line (see metrics_log.h), as scalars with TensorBoard's names. Not
-// thread safe.
+// Reads a run's logs (see metrics_log.h) line by line, as scalars named as in TensorBoard. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -16,34 +15,39 @@ namespace trainctl::telemetry {
 
 struct LoggedStep {
   int64_t step = -1;
-  double time_s = 0;   // "time" of timings.jsonl: since 1970, at the step's end; 0: not there
-  double seconds = 0;  // "seconds" of timings.jsonl: how long the step took
+  // "time" in timings.jsonl: end of the step, in seconds since the Unix epoch; 0 if absent.
+  double time_s = 0;
+  // "seconds" in timings.jsonl: duration of the step.
+  double seconds = 0;
   std::vector<Scalar> scalars;
-  std::vector<std::string> changed;  // "changed" of metrics.jsonl
-  bool has_evaluation = false;       // metrics.jsonl has "eval", which may have no numbers
-  bool skipped = false;              // "skipped" of metrics.jsonl
+  // "changed" in metrics.jsonl.
+  std::vector<std::string> changed;
+  // Whether the line of metrics.jsonl has an "eval" object, which may contain no numbers.
+  bool has_evaluation = false;
+  // "skipped" in metrics.jsonl.
+  bool skipped = false;
 };
 
 enum class LogKind { kMetrics, kTimings };
 
-// What one line says. Every number becomes a scalar, those within objects too; "nan", "inf" and "-inf" are
-// numbers, other strings, null and booleans are left out:
+// Parses one line. Every number becomes a scalar, including numbers inside nested objects. The strings "nan",
+// "inf" and "-inf" count as numbers; other strings, nulls and booleans are ignored:
 //   {"step":2,"loss":2.5,"eval":{"held-out":2.25}}             train/loss, eval/held-out
 //   {"step":2,"seconds":0.5,"memory_bytes":{"tensor_peak":9}}  speed/seconds, memory_bytes/tensor_peak
-// Step 0 is before training: of its metrics only those of evaluation mean something. BadDataError "<where>:
-// ...".
+// Step 0 precedes training, so only its evaluation is meaningful. A BadDataError begins with "<where>: ".
 absl::StatusOr<LoggedStep> ParseLogLine(absl::string_view line, LogKind kind, absl::string_view where);
 
 class LogReader {
  public:
-  // A file that is not there has no lines.
+  // Opens a log. A missing file counts as empty.
   static absl::StatusOr<LogReader> Open(const std::string& path, LogKind kind);
   LogReader(LogReader&& other) noexcept;
   LogReader& operator=(LogReader&& other) = delete;
   ~LogReader();
 
-  // False at the end; a last line without its end is passed over (a crash, or a writer at work). BadDataError
-  // names the line that is not of this log, or whose step does not rise.
+  // Reads the next step, or returns false at the end of the log. Skips an incomplete last line, which a crash
+  // or an active writer can leave. A BadDataError names a line that does not belong to this log or whose step
+  // does not increase.
   absl::StatusOr<bool> Next(LoggedStep& step);
 
  private:
@@ -58,11 +62,12 @@ class LogReader {
   int64_t last_step_ = -1;
 };
 
-// The losses of metrics.jsonl, by evaluation set and step. BadDataError if it cannot be read.
+// Reads the losses in metrics.jsonl, by evaluation set and step. Returns BadDataError if the file cannot be
+// read.
 using Evaluations = std::map<std::string, std::map<int64_t, double>>;
 absl::StatusOr<Evaluations> ReadEvaluations(const std::string& metrics_path);
 
-// True if metrics.jsonl can be read up to the line of `step`, and that line has an evaluation.
+// Whether metrics.jsonl is readable up to the line of `step` and that line has an evaluation.
 bool HasEvaluation(const std::string& metrics_path, int64_t step);
 
 }  // namespace trainctl::telemetry

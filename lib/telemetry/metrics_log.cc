@@ -1,7 +1,5 @@
 #include "telemetry/metrics_log.h"
 
-#include <limits>
-
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -41,11 +39,11 @@ std::string NumberOrNull(const std::optional<double>& value) {
 }  // namespace
 
 std::string FormatFields(const StepRecord& record) {
-  return absl::StrCat("\"loss\":", NumberOrNull(record.loss), ",\"grad_norm\":", JsonNumber(record.grad_norm),
-                      ",\"lr\":", JsonNumber(record.lr), ",\"tokens\":", record.tokens, ",\"batch_hash\":\"",
-                      absl::StrFormat("%016x", record.batch_hash), "\"",
-                      record.skipped ? ",\"skipped\":true" : "",
-                      ObjectField("eval", record.eval, NumberOrNull), ListField("changed", record.changed));
+  return absl::StrCat(
+      "\"loss\":", NumberOrNull(record.loss), ",\"grad_norm\":", NumberOrNull(record.grad_norm),
+      ",\"lr\":", NumberOrNull(record.lr), ",\"tokens\":", record.tokens, ",\"batch_hash\":\"",
+      absl::StrFormat("%016x", record.batch_hash), "\"", record.skipped ? ",\"skipped\":true" : "",
+      ObjectField("eval", record.eval, NumberOrNull), ListField("changed", record.changed));
 }
 
 absl::StatusOr<StepRecord> ParseStepRecord(absl::string_view json, absl::string_view what) {
@@ -57,8 +55,8 @@ absl::StatusOr<StepRecord> ParseStepRecord(absl::string_view json, absl::string_
   TRAINCTL_ASSIGN_OR_RETURN(record.tokens, JsonInt(object, "tokens", what));
   TRAINCTL_ASSIGN_OR_RETURN(const std::string hash, JsonString(object, "batch_hash", what));
   record.loss = number("loss");
-  record.grad_norm = number("grad_norm").value_or(std::numeric_limits<double>::quiet_NaN());
-  record.lr = number("lr").value_or(0);
+  record.grad_norm = number("grad_norm");
+  record.lr = number("lr");
   record.skipped = object.contains("skipped");
   if (!absl::SimpleHexAtoi(hash, &record.batch_hash))
     return BadDataError(absl::StrCat(what, ": field 'batch_hash' must be a hexadecimal number"));

@@ -1,4 +1,4 @@
-// What a resume changed of its run. Plain data.
+// A change that a resume made to a run. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,10 @@
 namespace trainctl::telemetry {
 
 struct RunChange {
-  int64_t after_step = -1;  // of the checkpoint from which the run went on; -1: there was none
-  std::string text;         // "optimizer.lr is 1e-4 and was 1e-3"
+  // Step of the checkpoint from which the run resumed; -1 if there was none.
+  int64_t after_step = -1;
+  // For example, "optimizer.lr is 1e-4 and was 1e-3".
+  std::string text;
   bool operator==(const RunChange&) const = default;
 };
 

@@ -1,6 +1,5 @@
-// All that a run writes of its steps, together: metrics.jsonl, timings.jsonl and, where they are wanted,
-// TensorBoard events. One process (rank 0) writes, on one thread; Sync may be called by another one
-// meanwhile.
+// Everything that a run logs about its steps: metrics.jsonl, timings.jsonl and, optionally, TensorBoard
+// events. Only one process (rank 0) writes, on one thread; another thread may call Sync at the same time.
 #pragma once
 
 #include <atomic>
@@ -22,27 +21,28 @@ namespace trainctl::telemetry {
 
 class RunLog {
  public:
-  // Keeps what the logs hold up to `last_step_to_keep` (-1: they start again). The paths of the two logs are
-  // those of `events`, whose folder is written only when `with_events`. With `drops_last_metrics`,
-  // metrics.jsonl loses the line of that step, because the caller will append it again.
+  // Opens the logs at the paths in `events`, and keeps their lines up to `last_step_to_keep` (-1 keeps none).
+  // Writes the TensorBoard folder only if `with_events` is true. If `drops_last_metrics` is true, also
+  // removes the line of `last_step_to_keep` from metrics.jsonl, because the caller will append it again.
   static absl::StatusOr<RunLog> Open(const TensorboardOptions& events, bool with_events,
                                      int64_t last_step_to_keep, bool drops_last_metrics = false);
 
-  // All changes that the run has seen. Those that no kept record follows go into the first one that does, so
-  // that a run which is killed and goes on from the same checkpoint writes the same bytes.
+  // Sets all changes made to the run. Changes made after the last kept record are logged with the next one,
+  // so a run that is killed and resumed from the same checkpoint writes identical bytes.
   void NoteChanges(absl::Span<const RunChange> changes);
 
-  // The speed at which the devices would do nothing but the model's products at their peak; 0 (as at first):
-  // unknown. Timings that are appended after this tell their share of it as `mfu`.
+  // Sets the speed that the devices would reach if they did nothing but compute the model's matrix products
+  // at their peak rate; 0 (the default) if unknown. Later timings report their share of this speed as `mfu`.
   void set_peak_tokens_per_second(double peak) { peak_tokens_per_second_ = peak; }
 
-  // `time_s`: seconds since 1970, for TensorBoard. Lines that cannot be written are kept (StepLog::Append).
+  // Appends a record. `time_s`, in seconds since the Unix epoch, is for TensorBoard. A line that cannot be
+  // written is kept in memory (see StepLog::Append).
   absl::Status Append(StepRecord record, double time_s);
   absl::Status Append(TimingRecord record);
-  // Before a checkpoint is committed: makes both logs durable. If TensorBoard events could not be written,
-  // the next record recreates them from the logs.
+  // Makes both logs durable. Call this before committing a checkpoint. If TensorBoard events could not be
+  // written, the next record recreates them from the logs.
   absl::Status Sync();
-  // Why appended records are not yet in the files; OK if they are.
+  // Returns why some appended records are not in the files yet, or OK if all are.
   absl::Status trouble() const;
 
  private:
@@ -58,13 +58,13 @@ class RunLog {
   TensorboardOptions options_;
   MetricsLog metrics_;
   TimingsLog timings_;
-  std::optional<TensorboardLog> events_;  // empty if not wanted, or after events_trouble_
+  std::optional<TensorboardLog> events_;  // empty if not requested or after an error (events_trouble_)
   absl::Status events_trouble_;
   std::unique_ptr<std::atomic<bool>> is_synced_ =
-      std::make_unique<std::atomic<bool>>(false);  // since an event
+      std::make_unique<std::atomic<bool>>(false);  // whether Sync was called since the last event
   double peak_tokens_per_second_ = 0;
-  int64_t last_step_;                      // recorded before this launch, or where it begins
-  std::vector<std::string> next_changes_;  // for the next record
+  int64_t last_step_;                      // last logged step, or the step from which this launch starts
+  std::vector<std::string> next_changes_;  // changes for the next record
 };
 
 }  // namespace trainctl::telemetry

@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/files.h"
+#include "base/folder_sync.h"
 #include "base/status.h"
 
 namespace trainctl::telemetry {
@@ -52,7 +53,7 @@ class Scan {
       if (bad_line_ != 0) {
         return BadDataError(absl::StrCat(path_, ":", bad_line_,
                                          ": damaged: not a line of this log, and step ", step,
-                                         " follows; move the file away to go on without it"));
+                                         " follows; move the file away to continue without it"));
       }
       last_step_ = step;
       keep_bytes_ += static_cast<int64_t>(num_bytes);
@@ -171,7 +172,7 @@ absl::Status StepLog::Follow(int former, int64_t last_step_to_keep) {
   fd_ = OpenNewFile(next, O_RDWR | O_APPEND);
   if (fd_ < 0) return ErrnoError("create", next, errno);
   absl::Status status = CopyBytes(former, fd_, size_bytes_, next);
-  if (status.ok() && ::fdatasync(fd_) != 0) status = ErrnoError("sync", next, errno);
+  if (status.ok() && SyncOpenFileData(fd_) != 0) status = ErrnoError("sync", next, errno);
   if (status.ok() && ::rename(next.c_str(), path_.c_str()) != 0) {
     status = ErrnoError("rename to", path_, errno);
   }
@@ -232,7 +233,7 @@ absl::Status StepLog::Sync() {
     TRAINCTL_RETURN_IF_ERROR(trouble_);
   }
   // Whoever appends does not wait for the disk.
-  return ::fdatasync(fd_) == 0 ? absl::OkStatus() : ErrnoError("sync", path_, errno);
+  return SyncOpenFileData(fd_) == 0 ? absl::OkStatus() : ErrnoError("sync", path_, errno);
 }
 
 }  // namespace trainctl::telemetry

@@ -1,7 +1,7 @@
-// A file of one JSON object per line and per step, that survives crashes: a line is written by a single
-// write(2), and opening for a resume goes back to the checkpoint's step. It then is another file under the
-// same name: a process that has the former one open, and lives on where nobody sees it, adds nothing to it.
-// One thread appends; Sync may be called by another one meanwhile.
+// A crash-safe file with one JSON object per line, one line per step. Each line is written by a single
+// write(2), and opening the file for a resume removes the lines after the checkpoint's step. The result is a
+// new file under the same name, so a leftover process that still has the old file open cannot append to it.
+// One thread appends; another may call Sync at the same time.
 #pragma once
 
 #include <cstdint>
@@ -17,49 +17,49 @@
 
 namespace trainctl::telemetry {
 
-// Exact and always the same: the shortest digits that give the same double back. JSON has no
-// numbers for the others, so they are the strings "nan", "inf" and "-inf".
+// Formats a number exactly and deterministically, with the fewest digits that parse back to the same double.
+// JSON cannot represent NaN and infinity, so these become the strings "nan", "inf" and "-inf".
 std::string JsonNumber(double value);
-// The inverse; empty if the value is neither a number nor one of these strings.
+// The inverse of JsonNumber. Returns nullopt if the value is neither a number nor one of these strings.
 std::optional<double> NumberOfJson(const nlohmann::ordered_json& value);
 std::string JsonQuoted(absl::string_view text);  // invalid UTF-8 becomes U+FFFD
 
 class StepLog {
  public:
-  // Keeps the complete lines with step <= last_step_to_keep (-1: none, the file starts anew); what follows
-  // them, a torn last line included, is gone. A missing file is made. BadDataError names the line when one
-  // that should be kept is not of this format; the file is then as it was.
+  // Opens a log, keeping its complete lines with step <= last_step_to_keep (-1 keeps none) and removing the
+  // rest, including an incomplete last line. Creates the file if it does not exist. If a line that should be
+  // kept is malformed, returns a BadDataError that names the line and leaves the file unchanged.
   static absl::StatusOr<StepLog> Open(const std::string& path, int64_t last_step_to_keep);
   StepLog(StepLog&& other) noexcept;
   StepLog& operator=(StepLog&& other) noexcept;
   ~StepLog();
 
-  // `fields` is the inside of the object after "step": `"loss":2.5,"lr":0.001`. Steps must rise
-  // (InternalError). If a line cannot be written in full, for example because the disk is full, the log keeps
-  // it in memory and writes it with a later line; trouble() returns the reason. EnvironmentError if the log
-  // would have to keep more than 64 MiB.
+  // Appends a line. `fields` is the content of its object after "step", for example `"loss":2.5,"lr":0.001`.
+  // Steps must increase; otherwise returns InternalError. If a line cannot be written in full, for example
+  // because the disk is full, keeps it in memory and writes it together with a later line; trouble() returns
+  // the reason. Returns EnvironmentError if more than 64 MiB would have to be kept.
   absl::Status Append(int64_t step, absl::string_view fields);
-  // Makes everything appended so far durable: before a checkpoint is committed, so that the lines
-  // up to it are there whenever it is. An error if some cannot be written.
+  // Makes all appended lines durable, or returns an error if some cannot be written. Call this before
+  // committing a checkpoint, so a checkpoint never exists without the lines up to it.
   absl::Status Sync();
-  // The status of the last attempt to write.
+  // Returns the status of the last attempt to write.
   absl::Status trouble() const {
     std::lock_guard lock(*mutex_);
     return trouble_;
   }
-  // Step of the last line; -1 when there is none. Less than last_step_to_keep after Open: lines are
-  // missing (the log was lost or never synced).
+  // The step of the last line, or -1 if there are no lines. If it is less than last_step_to_keep after Open,
+  // lines are missing because the log was lost or never synced.
   int64_t last_step() const { return last_step_; }
 
  private:
   StepLog() = default;
   absl::Status Follow(int former, int64_t last_step_to_keep);
-  absl::Status WritePending();  // with mutex_
+  absl::Status WritePending();  // requires mutex_
   std::string path_;
   int fd_ = -1;
   int64_t last_step_ = -1;
   std::unique_ptr<std::mutex> mutex_ = std::make_unique<std::mutex>();
-  int64_t size_bytes_ = 0;  // with mutex_, and what follows
+  int64_t size_bytes_ = 0;  // guarded by mutex_, as are the next two fields
   std::string pending_;     // complete lines not yet in the file
   absl::Status trouble_;
 };

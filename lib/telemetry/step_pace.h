@@ -1,5 +1,5 @@
-// How fast a run goes and when it will be done, from the steps that it has done: the one notion of it for the
-// launcher's line, `status` and `runs`. Pure; not thread safe.
+// Computes a run's speed and remaining time from its completed steps. Used by the launcher's progress line,
+// `status` and `runs`. Has no side effects. Not thread-safe.
 //
 //   StepPace pace;
 //   pace.Add({.step = 12, .done = absl::Now(), .tokens_per_second = 9000});
@@ -17,25 +17,25 @@ namespace trainctl::telemetry {
 struct DoneStep {
   int64_t step = 0;
   absl::Time done;
-  double tokens_per_second = 0;    // of this step
-  std::optional<double> mfu = {};  // of this step; nullopt: unknown
+  double tokens_per_second = 0;    // speed of this step
+  std::optional<double> mfu = {};  // MFU of this step; nullopt if unknown
 };
 
 class StepPace {
  public:
-  // Steps may be left out. One that does not come after the last one (workers that began again from a
-  // checkpoint) forgets those before.
+  // Adds a step. Steps may be skipped. If `step` is not greater than the last step, which happens when
+  // workers restart from a checkpoint, discards all earlier steps.
   void Add(const DoneStep& step);
 
   bool empty() const { return steps_.empty(); }
   const DoneStep& last() const { return steps_.back(); }
-  // Medians of the last 20 steps added; nullopt: none.
+  // Medians over the last 20 steps; nullopt if there are no values.
   std::optional<double> TokensPerSecond() const;
   std::optional<double> Mfu() const;
-  // From step to step on the wall, evaluations and saves included, over the last 200 added; nullopt with
-  // fewer than two.
+  // Mean wall-clock time per step, including evaluations and saves, over the last 200 steps; nullopt if there
+  // are fewer than two steps.
   std::optional<absl::Duration> PerStep() const;
-  // From the last step on; nullopt where PerStep is.
+  // Time remaining after the last step; nullopt if PerStep() is nullopt.
   std::optional<absl::Duration> TimeLeft(int64_t total_steps) const;
 
  private:

@@ -1,10 +1,10 @@
-// TensorBoard events of a run: everything in metrics.jsonl and timings.jsonl as scalars, the recipe and
-// what was changed of it as texts.
+// Writes a run's TensorBoard events: everything in metrics.jsonl and timings.jsonl as scalars, and the recipe
+// and its changes as texts.
 //
-// A folder holds one file of ours, and that file holds what the logs hold: it is made anew from them whenever
-// a launch begins, so that the steps which a resume takes back are not there twice. Files of others in the
-// folder are left alone. One writer per folder, which is locked (flock) as long as a TensorboardLog lives;
-// one thread.
+// The folder contains one file written by trainctl, with the content of the logs. It is recreated from the
+// logs at each launch, so steps that a resume repeats do not appear twice. Other files in the folder are left
+// alone. A folder can have only one writer: it is locked with flock while a TensorboardLog exists. Not
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -19,34 +19,40 @@
 namespace trainctl::telemetry {
 
 struct TensorboardOptions {
-  std::string folder;  // is made if need be
+  // Folder for the events; created if necessary.
+  std::string folder;
   std::string metrics_path;
   std::string timings_path;
-  std::string recipe_text;  // shown as it is, in type of one width; empty: none
-  double start_time_s = 0;  // of the run, since 1970: for steps whose time is not in timings.jsonl
-  double now_s = 0;         // since 1970; in the file's name, after which readers sort
-  // For who may write to the run, whoever else has the folder: a process of before that lives on, say.
+  // Recipe, shown verbatim in a fixed-width font; omitted if empty.
+  std::string recipe_text;
+  // Start of the run, in seconds since the Unix epoch. Used for steps without a time in timings.jsonl.
+  double start_time_s = 0;
+  // Current time, in seconds since the Unix epoch. Part of the file's name, by which readers sort.
+  double now_s = 0;
+  // Whether to take over the folder even if another process, for example from an earlier launch, holds its
+  // lock. Only for the process that is allowed to write to the run.
   bool takes_folder = false;
 };
 
 class TensorboardLog {
  public:
-  // Writes a new file from both logs and puts it in the place of older ones. Before the logs are appended to:
-  // after MetricsLog::Open and TimingsLog::Open. EnvironmentError and BadDataError name the file.
-  // EnvironmentError when another TensorboardLog has the folder, unless it is taken.
+  // Writes a new file from both logs, replacing older ones. Call this after MetricsLog::Open and
+  // TimingsLog::Open and before the first append. Returns EnvironmentError if another TensorboardLog holds
+  // the folder, unless `takes_folder` is set. An EnvironmentError or BadDataError about a file names that
+  // file.
   static absl::StatusOr<TensorboardLog> Open(const TensorboardOptions& options);
   TensorboardLog(TensorboardLog&& other) noexcept;
   TensorboardLog& operator=(TensorboardLog&& other) = delete;
   ~TensorboardLog();
 
-  // What is appended to the logs, as it is appended there. Seen by readers at once.
+  // Appends a record that is also being appended to the log. Readers see it immediately.
   absl::Status Append(const StepRecord& record, double now_s);
   absl::Status Append(const TimingRecord& record, double now_s);
 
   const std::string& path() const { return path_; }
-  int64_t num_steps() const { return num_steps_; }      // from the logs, by Open; steps of either
-  int64_t num_scalars() const { return num_scalars_; }  // likewise
-  int64_t last_step() const { return last_step_; }      // likewise; -1: none
+  int64_t num_steps() const { return num_steps_; }      // number of steps in either log at Open
+  int64_t num_scalars() const { return num_scalars_; }  // number of scalars at Open
+  int64_t last_step() const { return last_step_; }      // last step at Open; -1 if there is none
 
  private:
   TensorboardLog() = default;

@@ -28,7 +28,7 @@ absl::StatusOr<TokenFinder> TokenFinder::Create(const std::vector<AddedToken>& t
       if (is_new) finder.nodes_.emplace_back();
     }
     if (finder.nodes_[node].token >= 0) {
-      return BadDataError(absl::StrCat(what, ": the token '", tokens[i].content, "' is there twice"));
+      return BadDataError(absl::StrCat(what, ": the token '", tokens[i].content, "' occurs twice"));
     }
     finder.nodes_[node].token = static_cast<int32_t>(i);
     finder.begins_[static_cast<uint8_t>(tokens[i].content.front())] = true;

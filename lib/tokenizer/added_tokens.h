@@ -1,5 +1,5 @@
-// Tokens that are looked for in the text itself, before it is cut into words: the "added_tokens" of a
-// tokenizer.json. Thread safe.
+// Finds the tokens that are matched in the text itself before it is split into words: the "added_tokens" of a
+// tokenizer.json. Thread-safe.
 #pragma once
 
 #include <array>
@@ -19,10 +19,10 @@ namespace trainctl::tokenizer {
 struct AddedToken {
   int32_t id = 0;
   std::string content;
-  bool single_word = false;  // not within a longer word
-  bool lstrip = false;       // takes the white space before it
-  bool rstrip = false;       // and behind it
-  bool normalized = true;    // looked for behind the normalizer
+  bool single_word = false;  // does not match inside a longer word
+  bool lstrip = false;       // match includes the white space before it
+  bool rstrip = false;       // match includes the white space after it
+  bool normalized = true;    // matched after normalization rather than before
   bool special = false;
 
   bool operator==(const AddedToken&) const = default;
@@ -30,16 +30,17 @@ struct AddedToken {
 
 class TokenFinder {
  public:
-  // What is searched for is each token's content, which must not be empty. BadDataError: two are the same.
+  // Creates a finder for these tokens, whose content must not be empty. Returns BadDataError if two tokens
+  // have the same content. `what` names the file in errors.
   static absl::StatusOr<TokenFinder> Create(const std::vector<AddedToken>& tokens, absl::string_view what);
 
-  // A stretch of the text; id is -1 where it is not a token.
+  // A part of the text. `id` is -1 if the part is not a token.
   struct Part {
     Span span;
     int32_t id = -1;
   };
-  // All of `text` (UTF-8) in parts, none of them empty except tokens; matches are the leftmost, then the
-  // longest.
+  // Splits `text` (UTF-8) into parts that cover all of it. Only a token can be an empty part. Prefers the
+  // leftmost match, then the longest.
   absl::Status Split(absl::string_view text, MatchScratch& scratch, std::vector<Part>* parts) const;
 
   bool empty() const { return tokens_.empty(); }

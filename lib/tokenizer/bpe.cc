@@ -122,7 +122,7 @@ absl::Status BpeModel::AddMerges(const absl::flat_hash_map<absl::string_view, in
     if (left_id == ids.end() || right_id == ids.end() || merged_id == ids.end()) {
       const std::string& lacking = left_id == ids.end() ? left : right_id == ids.end() ? right : merged;
       return BadDataError(absl::StrCat(what, ": model.merges[", i, "] ('", left, "' and '", right,
-                                       "') needs the token '", lacking, "', which is not in model.vocab"));
+                                       "') requires the token '", lacking, "', which is not in model.vocab"));
     }
     // Of a pair that is there twice the reference implementation keeps the later place.
     merges_[PairKey(left_id->second, right_id->second)] = {static_cast<int32_t>(i), merged_id->second};

@@ -1,5 +1,6 @@
-// Byte pair encoding: a word's symbols are merged pair by pair, always the pair that was learned first, of
-// equal ones the leftmost. Ids are those of the reference implementation for every word.
+// Byte-pair encoding: merges the symbols of a word pair by pair. The pair that was learned first is merged
+// first, and if it occurs several times, from left to right. For every word, the ids equal those of the
+// reference implementation.
 #pragma once
 
 #include <array>
@@ -17,18 +18,19 @@
 namespace trainctl::tokenizer {
 
 struct BpeOptions {
-  // Symbols are bytes and tokens are spelled in GPT-2's alphabet for them; else symbols are characters.
+  // Whether symbols are bytes, with tokens spelled in GPT-2's byte alphabet. If false, symbols are
+  // characters.
   bool byte_level = false;
-  bool byte_fallback = false;  // characters that are no token become <0xNN> tokens
+  bool byte_fallback = false;  // unknown characters become <0xNN> tokens
   bool fuse_unk = false;
-  bool ignore_merges = false;  // a word that is a token is that token
-  std::string unk_token;       // empty: what is no token is left out
+  bool ignore_merges = false;  // a word that is a token is not split
+  std::string unk_token;       // if empty, unknown text is dropped
 };
 
 class BpeModel : public Model {
  public:
-  // Merges in the order in which they were learned. BadDataError names `what` and the merge that makes no
-  // token.
+  // `merges` must be in the order learned. Returns a BadDataError, beginning with `what`, that names the
+  // merge if its result is not a token.
   static absl::StatusOr<std::unique_ptr<BpeModel>> Create(
       const std::vector<std::string>& tokens, const std::vector<std::pair<std::string, std::string>>& merges,
       const BpeOptions& options, absl::string_view what);
@@ -53,19 +55,20 @@ class BpeModel : public Model {
   const Merge* Find(int32_t left, int32_t right) const;
 
   BpeOptions options_;
-  // A space mark (U+2581) behind anything else begins a word of its own: no merge goes over it.
+  // Whether a space mark (U+2581) after any other character begins a new word, which no merge crosses.
   bool cuts_at_space_marks_ = false;
   int32_t unk_id_ = -1;
-  std::array<int32_t, 256> byte_ids_{};                   // of bytes, or of ASCII characters
-  std::array<int32_t, 256> fallback_ids_{};               // of <0xNN>
-  absl::flat_hash_map<uint32_t, int32_t> character_ids_;  // beyond ASCII
-  absl::flat_hash_map<std::string, int32_t> word_ids_;    // for ignore_merges
+  std::array<int32_t, 256> byte_ids_{};                   // ids of all bytes, or of the ASCII characters
+  std::array<int32_t, 256> fallback_ids_{};               // ids of <0xNN>
+  absl::flat_hash_map<uint32_t, int32_t> character_ids_;  // ids of other characters
+  absl::flat_hash_map<std::string, int32_t> word_ids_;    // only for ignore_merges
   absl::flat_hash_map<uint64_t, Merge> merges_;
 };
 
-// GPT-2's alphabet: each byte as a character that can be printed.
+// Returns the character for `byte` in GPT-2's alphabet, which represents each byte by a printable character.
 uint32_t ByteCharacter(uint8_t byte);
-// The bytes that a token spells in that alphabet; false where a character is not in it.
+// Sets `bytes` to the bytes that a token spells in GPT-2's alphabet. Returns false if it contains any other
+// character.
 bool BytesOfToken(absl::string_view token, std::string* bytes);
 
 }  // namespace trainctl::tokenizer

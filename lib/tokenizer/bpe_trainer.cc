@@ -150,20 +150,19 @@ absl::Status CheckTrainOptions(const TrainOptions& options) {
     std::string bytes;
     if (BytesOfToken(token, &bytes) && bytes.size() == 1) {
       return UsageError(absl::StrFormat(
-          "the special token '%s' is how a tokenizer.json spells the byte 0x%02X; choose another one", token,
-          static_cast<uint8_t>(bytes[0])));
+          "the special token '%s' is the spelling of the byte 0x%02X in a tokenizer.json; choose another one",
+          token, static_cast<uint8_t>(bytes[0])));
     }
     if (!seen.insert(token).second) {
-      return UsageError(absl::StrCat("the special token '", token, "' is given twice"));
+      return UsageError(absl::StrCat("the special token '", token, "' was given twice"));
     }
   }
   if (options.min_frequency < 1) {
-    return UsageError(absl::StrCat("a pair cannot stand in a text ", options.min_frequency,
-                                   " times; the least frequency is 1"));
+    return UsageError(absl::StrCat("--min-frequency ", options.min_frequency, ": must be at least 1"));
   }
   const auto num_special = static_cast<int64_t>(options.special_tokens.size());
   if (options.vocab < num_special + 256 || options.vocab > kMaxVocab) {
-    return UsageError(absl::StrCat("a vocabulary of ", options.vocab, " is not within ", num_special + 256,
+    return UsageError(absl::StrCat("a vocabulary of ", options.vocab, " is not between ", num_special + 256,
                                    " (", num_special, " special tokens and 256 bytes) and ", kMaxVocab));
   }
   return absl::OkStatus();

@@ -1,5 +1,5 @@
-// Learns a byte-level BPE tokenizer from text: the pair of tokens that stands side by side most often becomes
-// a token, again and again. Words are cut as GPT-2 does; no merge goes over their borders.
+// Trains a byte-level BPE tokenizer on text, by repeatedly merging the most frequent pair of adjacent tokens
+// into a new token. Text is split into words as in GPT-2, and no merge crosses a word boundary.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,12 @@
 
 namespace trainctl::tokenizer {
 
-// How often each word stands in a text. Not thread safe: one for each thread, added up in the end.
+// Counts words. Not thread-safe: use one counter per thread, and combine them with AddAll at the end.
 class WordCounter {
  public:
   static absl::StatusOr<WordCounter> Create();
-  // Words are not joined over the ends of texts. Bytes that are not UTF-8 are read as U+FFFD.
+  // Counts the words of a text. A word never continues from one text to the next. Invalid UTF-8 is read as
+  // U+FFFD.
   absl::Status AddText(absl::string_view text);
   void AddAll(const WordCounter& other);
 
@@ -32,27 +33,30 @@ class WordCounter {
 };
 
 struct TrainOptions {
-  int64_t vocab = 0;          // tokens in all: the special ones, 256 bytes, and one for each merge
-  int64_t min_frequency = 2;  // a pair that is rarer is not merged
-  std::vector<std::string> special_tokens = {"<|endoftext|>"};  // get the first ids
+  // Total number of tokens: the special tokens, 256 bytes, and one per merge.
+  int64_t vocab = 0;
+  // Minimum frequency of a pair to be merged.
+  int64_t min_frequency = 2;
+  // Special tokens, which get the first ids.
+  std::vector<std::string> special_tokens = {"<|endoftext|>"};
 };
 
 struct TrainedBpe {
   std::vector<std::string> special_tokens;
-  std::vector<std::string> tokens;                  // by id, special ones too; GPT-2's spelling of bytes
-  std::vector<std::pair<int32_t, int32_t>> merges;  // ids, in the order learned
+  std::vector<std::string> tokens;  // tokens by id, special ones included, spelled in GPT-2's byte alphabet
+  std::vector<std::pair<int32_t, int32_t>> merges;  // merged pairs of ids, in the order learned
 };
 
-// UsageError: a vocabulary that is too small or above kMaxVocab, a frequency below 1, special tokens that are
-// empty, the same, or spelled like a byte.
+// Returns UsageError if the vocabulary is too small or larger than kMaxVocab, if the frequency is below 1, or
+// if a special token is empty, duplicate, or spelled like a byte.
 absl::Status CheckTrainOptions(const TrainOptions& options);
 
-// Of pairs that are equally frequent the one with the smaller ids is merged first, so that the same counts
-// give the same tokenizer. Fewer tokens than asked for where no pair is frequent enough. UsageError: as
-// CheckTrainOptions.
+// Trains a tokenizer on the counted words. If two pairs are equally frequent, merges the one with the smaller
+// ids first, so equal counts always yield the same tokenizer. Returns fewer tokens than requested if it runs
+// out of frequent pairs. Returns UsageError like CheckTrainOptions.
 absl::StatusOr<TrainedBpe> TrainBpe(const WordCounter& words, const TrainOptions& options);
 
-// The text of a tokenizer.json.
+// Formats the tokenizer as a tokenizer.json.
 std::string TokenizerJson(const TrainedBpe& trained);
 
 }  // namespace trainctl::tokenizer

@@ -1,4 +1,4 @@
-// Words by their beginnings. Thread safe once it is built.
+// A set of words that finds those which are prefixes of a text. Thread-safe once all words are added.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class ByteTrie {
   }
   bool empty() const { return ids_.empty(); }
 
-  // Tells (length, id) of each word that `text` begins with, the shortest first.
+  // Calls see(length, id) for each word that is a prefix of `text`, shortest first.
   template <typename See>
   void ForEachPrefix(absl::string_view text, const See& see) const {
     int32_t node = 0;

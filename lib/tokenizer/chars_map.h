@@ -1,6 +1,5 @@
-// The normalizer's table of a sentencepiece .model: the longest known beginning of a text, and what stands
-// for it. The table is a double array as Darts-clone writes it, then texts that end with a zero byte. Thread
-// safe.
+// The normalization table of a sentencepiece .model, which maps the longest known prefix of a text to its
+// replacement. The table is a Darts-clone double array, followed by NUL-terminated replacements. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +13,10 @@ namespace trainctl::tokenizer {
 
 class CharsMap {
  public:
-  // An empty table replaces nothing. BadDataError names `what`.
+  // Parses a table. An empty table replaces nothing. A BadDataError begins with `what`.
   static absl::StatusOr<CharsMap> Parse(absl::string_view bytes, absl::string_view what);
 
-  // Length of the longest known beginning of `text` (0: none), and its replacement.
+  // Returns the length of the longest known prefix of `text`, or 0 if there is none, and sets `replacement`.
   size_t Longest(absl::string_view text, absl::string_view* replacement) const;
 
  private:

@@ -1,6 +1,6 @@
-// Sets of code points, and the properties of characters in the versions of Unicode that the reference
-// implementation (`tokenizers` 0.23.3) uses. They come from our own tables, so that a text has the same
-// tokens with any version of any library. Thread safe.
+// Sets of code points, and character properties as of the Unicode versions that the reference implementation
+// (`tokenizers` 0.23.3) uses. The properties come from built-in tables, so tokenization does not depend on
+// the version of any library. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,20 @@ inline constexpr uint32_t kMaxCodePoint = 0x10FFFF;
 
 struct CodePointRange {
   uint32_t first;
-  uint32_t last;  // included
+  uint32_t last;  // inclusive
   bool operator==(const CodePointRange&) const = default;
 };
 
-// Surrogates are in no set, as no text has them.
+// A set of code points. It never contains surrogates, because valid UTF-8 does not.
 class CodePointSet {
  public:
   void Add(uint32_t first, uint32_t last);
   void Add(const CodePointSet& other);
-  // All characters that are not in the set.
+  // Returns the set of all code points that are not in this set.
   CodePointSet Complement() const;
 
   bool Contains(uint32_t code_point) const;
-  // In ascending order; they neither overlap nor touch each other.
+  // The set as sorted ranges that neither overlap nor touch.
   const std::vector<CodePointRange>& ranges() const { return ranges_; }
   bool operator==(const CodePointSet&) const = default;
 
@@ -36,18 +36,18 @@ class CodePointSet {
   std::vector<CodePointRange> ranges_;
 };
 
-// The characters of a general category ("L", "Lu") or script ("Han", "Hani") of Unicode 16.0. Case and '_' in
-// `name` do not matter. Empty if there is no such property.
+// Returns the characters in a general category ("L", "Lu") or script ("Han", "Hani") of Unicode 16.0, or
+// nullopt if `name` is neither. Ignores case and '_' in `name`.
 std::optional<CodePointSet> CharactersWith(absl::string_view name);
 
-// Alphabetic, M, Nd and Pc of Unicode 16.0: the characters of words.
+// Returns the characters that form words: Alphabetic, M, Nd and Pc of Unicode 16.0.
 CodePointSet WordCharacters();
-// White_Space, equal in all versions.
+// Returns the White_Space characters, which are the same in all versions of Unicode.
 CodePointSet WhiteSpace();
-// Categories P* of Unicode 8.0.
+// Returns the punctuation (categories P*) of Unicode 8.0.
 CodePointSet PunctuationOfUnicode8();
 
-// Whether Unicode 9.0 assigns no character to the code point.
+// Whether the code point is unassigned in Unicode 9.0.
 bool IsLaterThanUnicode9(uint32_t code_point);
 
 }  // namespace trainctl::tokenizer

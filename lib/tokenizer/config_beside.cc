@@ -60,7 +60,8 @@ std::vector<int32_t> EndIds(const Tokenizer& tokenizer, const Json& config) {
 }  // namespace
 
 absl::Status RefuseLfsPointersBeside(const std::string& file) {
-  for (const char* name : {"tokenizer_config.json", "generation_config.json", "config.json"}) {
+  for (const char* name :
+       {"tokenizer_config.json", "special_tokens_map.json", "generation_config.json", "config.json"}) {
     TRAINCTL_RETURN_IF_ERROR(
         RefuseLfsPointerFile((std::filesystem::path(file).parent_path() / name).string()));
   }
@@ -69,7 +70,9 @@ absl::Status RefuseLfsPointersBeside(const std::string& file) {
 
 int32_t EndOfDocumentBeside(const Tokenizer& tokenizer, const std::string& file) {
   const int32_t own = tokenizer.end_of_document_id();
-  if (const Json config = ReadBeside(file, "tokenizer_config.json"); config.is_object()) {
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    const Json config = ReadBeside(file, name);
+    if (!config.is_object()) continue;
     const std::string token = TokenAt(config, "eos_token");
     const int32_t id = token.empty() ? -1 : tokenizer.IdOf(token);
     if (id >= 0) return id;
@@ -89,10 +92,11 @@ std::vector<std::string> DifferencesOfConfigBeside(const Tokenizer& tokenizer, c
   const Json config = ReadBeside(file, "tokenizer_config.json");
   if (!config.is_object()) return differences;
   if (IsTrue(config, "add_bos_token") && tokenizer.prefix_ids().empty()) {
-    differences.push_back("tokenizer_config.json has add_bos_token; here nothing is put before a text");
+    differences.push_back(
+        "tokenizer_config.json sets add_bos_token, but trainctl adds nothing before a text");
   }
   if (IsTrue(config, "add_eos_token") && tokenizer.suffix_ids().empty()) {
-    differences.push_back("tokenizer_config.json has add_eos_token; here nothing is put behind a text");
+    differences.push_back("tokenizer_config.json sets add_eos_token, but trainctl adds nothing after a text");
   }
   return differences;
 }

@@ -1,6 +1,6 @@
-// The files next to a tokenizer in a Hugging Face folder: tokenizer_config.json, generation_config.json and
-// config.json. `file` is the tokenizer's (Tokenizer::FindFile). A file that does not exist or cannot be read
-// is ignored.
+// Reads the files next to a tokenizer in a Hugging Face folder: tokenizer_config.json,
+// special_tokens_map.json, generation_config.json and config.json. `file` is the tokenizer's own file (see
+// Tokenizer::FindFile). A file that does not exist or cannot be read is ignored.
 #pragma once
 
 #include <string>
@@ -10,16 +10,18 @@
 
 namespace trainctl::tokenizer {
 
-// BadDataError if one of these files is a Git LFS pointer.
+// Returns BadDataError if any of these files is a Git LFS pointer.
 absl::Status RefuseLfsPointersBeside(const std::string& file);
 
-// The token with which the model ends a text: eos_token of tokenizer_config.json, else eos_token_id of
-// generation_config.json, else of config.json. If there are several ids, it is the tokenizer's own end if
-// that is among them, else the first. If no file names a token of the tokenizer, it is the tokenizer's own
-// end.
+// Returns the token with which the model ends a text. This is the eos_token of tokenizer_config.json, else
+// that of special_tokens_map.json, else the eos_token_id of generation_config.json, else that of config.json.
+// If eos_token_id lists several ids, returns the tokenizer's end_of_document_id() if it is among them, and
+// the first one otherwise. Also returns end_of_document_id() if none of the files names a token of the
+// tokenizer.
 int32_t EndOfDocumentBeside(const Tokenizer& tokenizer, const std::string& file);
 
-// A sentence for each thing that the Python packages do by tokenizer_config.json and trainctl does not.
+// Returns one sentence for each setting in tokenizer_config.json that the Python packages apply but trainctl
+// does not.
 std::vector<std::string> DifferencesOfConfigBeside(const Tokenizer& tokenizer, const std::string& file);
 
 }  // namespace trainctl::tokenizer

@@ -175,10 +175,9 @@ absl::Status AddSteps(const JsonPart& part, Decoder& steps) {
   } else if (type == "Strip") {
     return AddStrip(part, steps);
   } else {
-    return part.At("type").Bad(
-        absl::StrCat("= '", type,
-                     "' is not supported here; Sequence, ByteLevel, ByteFallback, Fuse, Metaspace, "
-                     "Replace and Strip are"));
+    return part.At("type").Bad(absl::StrCat(
+        "= '", type,
+        "' is not supported; use Sequence, ByteLevel, ByteFallback, Fuse, Metaspace, Replace or Strip"));
   }
   return absl::OkStatus();
 }

@@ -1,4 +1,4 @@
-// From the tokens of ids back to text: the "decoder" of a tokenizer.json. Thread safe.
+// Converts tokens back to text: the "decoder" of a tokenizer.json. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -17,10 +17,12 @@ class DecoderStep {
   virtual absl::Status Apply(std::vector<std::string>& tokens, Scratch& scratch) const = 0;
 };
 
-// In their order; what is left is one behind the other. Empty: tokens with a space between them.
+// The steps, in order. The tokens that result from the last step are concatenated. If there are no steps,
+// tokens are joined with spaces.
 using Decoder = std::vector<std::unique_ptr<DecoderStep>>;
 
-// Sequence, ByteLevel, Metaspace, Replace, ByteFallback, Fuse, Strip, or null; BadDataError names any other.
+// Parses a decoder of type Sequence, ByteLevel, Metaspace, Replace, ByteFallback, Fuse or Strip, or null.
+// Returns a BadDataError that names any other type.
 absl::StatusOr<Decoder> ParseDecoder(const JsonPart& part);
 
 }  // namespace trainctl::tokenizer

@@ -56,7 +56,7 @@ absl::Status RefuseField(const JsonPart& object, absl::string_view key) {
   const JsonPart part = object.At(key);
   if (part.is_null() || *part.value == false || *part.value == "") return absl::OkStatus();
   if (part.value->is_number() && part.value->get<double>() == 0) return absl::OkStatus();
-  return part.Bad("is not supported here");
+  return part.Bad("is not supported");
 }
 
 }  // namespace trainctl::tokenizer

@@ -1,4 +1,5 @@
-// What turns a word (a piece that the pre-tokenizer cut off) into token ids. Thread safe; a scratch is not.
+// Converts a word (a piece from the pre-tokenizer) to token ids. Thread-safe, except that each thread needs
+// its own Scratch.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +13,16 @@
 
 namespace trainctl::tokenizer {
 
-// Ids are below this.
+// All ids are less than this.
 inline constexpr int64_t kMaxVocab = int64_t{1} << 22;
 
-// One thread's room to work in; it grows to what the longest word needs.
+// One thread's scratch space. It grows to fit the longest word.
 struct Scratch {
   struct Symbol {
     int32_t id;
     int32_t previous;
     int32_t next;
-    bool is_gone;  // merged into the one before
+    bool is_gone;  // whether it was merged into the previous symbol
   };
   struct Candidate {
     int32_t rank;
@@ -38,7 +39,7 @@ struct Scratch {
 class Model {
  public:
   virtual ~Model() = default;
-  // Appends the ids of a word that is UTF-8 and not empty.
+  // Appends the ids of a word, which must be non-empty UTF-8.
   virtual void EncodeWord(absl::string_view word, Scratch& scratch, std::vector<int32_t>* ids) const = 0;
 };
 

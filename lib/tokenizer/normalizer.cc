@@ -88,10 +88,8 @@ absl::Status AddSteps(const JsonPart& part, Normalizer& steps) {
     TRAINCTL_ASSIGN_OR_RETURN(const bool right, BoolAt(part, "strip_right", true));
     steps.push_back(std::make_unique<StripStep>(left, right));
   } else {
-    return part.At("type").Bad(
-        absl::StrCat("= '", type,
-                     "' is not supported here; Sequence, NFC, NFD, NFKC, NFKD, Prepend, Replace "
-                     "and Strip are"));
+    return part.At("type").Bad(absl::StrCat(
+        "= '", type, "' is not supported; use Sequence, NFC, NFD, NFKC, NFKD, Prepend, Replace or Strip"));
   }
   return absl::OkStatus();
 }
@@ -103,7 +101,7 @@ size_t MostBytes(size_t before) { return (size_t{16} << 20) + 4 * before; }
 absl::Status GrowsTooMuch(size_t before) {
   return BadDataError(absl::StrCat("the tokenizer's normalizer or decoder turns a text of ", before,
                                    " bytes into more than ", MostBytes(before),
-                                   "; its tokenizer.json is damaged or made to do harm"));
+                                   "; its tokenizer.json is damaged or malicious"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What is done to a text before it is cut into words: the "normalizer" of a tokenizer.json. Thread safe.
+// Rewrites a text before it is split into words: the "normalizer" of a tokenizer.json. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -15,27 +15,28 @@ namespace trainctl::tokenizer {
 class NormalizerStep {
  public:
   virtual ~NormalizerStep() = default;
-  // Rewrites valid UTF-8.
+  // Rewrites `text`, which must be valid UTF-8.
   virtual absl::Status Apply(std::string& text, Scratch& scratch) const = 0;
-  // A text may lose characters at its beginning.
+  // Whether the normalizer may remove characters from the start of a text.
   virtual bool MayRemoveFront() const { return false; }
 };
 
-// In their order; empty: the text stays as it is.
+// The steps, in order. If there are none, the text is unchanged.
 using Normalizer = std::vector<std::unique_ptr<NormalizerStep>>;
 
-// Sequence, NFC, NFD, NFKC, NFKD, Prepend, Replace, Strip, or null; BadDataError names any other.
+// Parses a normalizer of type Sequence, NFC, NFD, NFKC, NFKD, Prepend, Replace or Strip, or null. Returns a
+// BadDataError that names any other type.
 absl::StatusOr<Normalizer> ParseNormalizer(const JsonPart& part);
 
 absl::Status Normalize(const Normalizer& normalizer, std::string& text, Scratch& scratch);
 
 bool MayRemoveFront(const Normalizer& normalizer);
 
-// Puts `content` in the place of each match.
+// Replaces each match with `content`.
 absl::Status ReplaceMatches(const Pattern& pattern, absl::string_view content, std::string& text,
                             Scratch& scratch);
 
-// The member "pattern" of a part: {"Regex": ...} or {"String": ...}.
+// Parses the member "pattern" of a part: {"Regex": ...} or {"String": ...}.
 absl::StatusOr<Pattern> ParsePattern(const JsonPart& part);
 
 }  // namespace trainctl::tokenizer

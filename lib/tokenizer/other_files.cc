@@ -16,7 +16,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr char kUseBeside[] = "use the tokenizer.json beside it (the model's Hugging Face folder has one)";
+constexpr char kUseBeside[] =
+    "use the tokenizer.json next to it (the model's Hugging Face folder contains one)";
 
 bool IsNumber(absl::string_view text) {
   return !text.empty() && text.size() <= 8 && std::all_of(text.begin(), text.end(), absl::ascii_isdigit);
@@ -60,25 +61,23 @@ std::string FolderForCommand(absl::string_view what) {
 
 std::string TellTiktoken(absl::string_view what) {
   return absl::StrCat(
-      "is in tiktoken's format: tokens and ranks, without the pattern that splits a text and without special "
-      "tokens, "
-      "so it does not say how to encode; ",
+      "is in tiktoken's format, which contains tokens and ranks but neither the pattern that splits text nor "
+      "special tokens, so it does not define an encoding; ",
       kUseBeside,
-      ", or make one with PyPI's transformers and tiktoken, here with Llama 3's pattern and first special "
-      "tokens (for others: docs/guide/tokenizers.md): python3 -c \"import sys; from "
+      ", or create one with PyPI's transformers and tiktoken, here with Llama 3's pattern and first special "
+      "tokens (for others, see docs/guide/tokenizers.md): python3 -c \"import sys; from "
       "transformers.convert_slow_tokenizer import TikTokenConverter as C; C(sys.argv[1], "
-      "extra_special_tokens=['<|begin_of_text|>', "
-      "'<|end_of_text|>']).converted().save('tokenizer.json')\" ",
+      "extra_special_tokens=['<|begin_of_text|>', '<|end_of_text|>']).converted().save('tokenizer.json')\" ",
       NameForCommand(what, "FILE"));
 }
 
 std::string TellTekken(absl::string_view what) {
-  return absl::StrCat("is in Mistral's tekken format, which is not read here; ", kUseBeside,
-                      ", or make one with PyPI's transformers and mistral-common, from a folder that has "
-                      "this file as tekken.json: "
-                      "python3 -c \"import sys; from transformers import PreTrainedTokenizerFast as T; "
-                      "T.from_pretrained(sys.argv[1]).save_pretrained('converted')\" ",
-                      FolderForCommand(what));
+  return absl::StrCat(
+      "is in Mistral's tekken format, which is not supported; ", kUseBeside,
+      ", or create one with PyPI's transformers and mistral-common, from a folder that contains this file as "
+      "tekken.json: python3 -c \"import sys; from transformers import PreTrainedTokenizerFast as T; "
+      "T.from_pretrained(sys.argv[1]).save_pretrained('converted')\" ",
+      FolderForCommand(what));
 }
 
 // A vocabulary alone: tokens and ids, nothing else.
@@ -104,16 +103,16 @@ std::string FirstKeys(const Json& root) {
 std::string DescribeOtherBytes(absl::string_view bytes, absl::string_view what) {
   const absl::string_view start = absl::StripLeadingAsciiWhitespace(bytes.substr(0, 256));
   if (bytes.empty())
-    return "is empty, so it is neither a tokenizer.json nor the whole bytes of a sentencepiece .model";
+    return "is empty, so it is neither a tokenizer.json nor a complete SentencePiece .model file";
   if (IsLfsPointer(bytes, static_cast<int64_t>(bytes.size()))) return std::string(kIsLfsPointer);
   if (absl::StartsWithIgnoreCase(start, "<!doctype") || absl::StartsWithIgnoreCase(start, "<html")) {
-    return "is a web page, not the file; download the file itself";
+    return "is a web page; download the file itself";
   }
   if (absl::StartsWith(bytes, "GGUF")) return absl::StrCat("is a GGUF model; ", kUseBeside);
   if (absl::StartsWith(bytes, "PK\x03\x04"))
     return absl::StrCat("is a zip archive or a PyTorch file; ", kUseBeside);
   if (absl::StartsWith(bytes, "#version:")) {
-    return absl::StrCat("is a merges.txt: merges without vocabulary and pattern; ", kUseBeside);
+    return absl::StrCat("is a merges.txt, which contains merges but no vocabulary or pattern; ", kUseBeside);
   }
   if (LooksLikeTiktoken(bytes)) return TellTiktoken(what);
   return "";
@@ -121,7 +120,7 @@ std::string DescribeOtherBytes(absl::string_view bytes, absl::string_view what) 
 
 std::string DescribeOtherJson(const Json& root, absl::string_view what) {
   const std::string use = absl::StrCat("; ", kUseBeside);
-  if (!root.is_object()) return absl::StrCat("is not a tokenizer.json: it is no object", use);
+  if (!root.is_object()) return absl::StrCat("is not a tokenizer.json: it is not an object", use);
   const auto has = [&](const char* key) { return root.contains(key); };
   if (has("vocab") && root["vocab"].is_array() && has("config")) return TellTekken(what);
   const auto is = [&](const char* name) {
@@ -130,8 +129,8 @@ std::string DescribeOtherJson(const Json& root, absl::string_view what) {
   if (has("tokenizer_class") || has("added_tokens_decoder")) return is("tokenizer_config.json");
   if (has("model_type") || has("architectures")) return is("model's config.json");
   if (has("chat_template")) return is("chat_template.json");
-  if (IsFlatVocab(root)) return is("vocab.json (tokens and ids, without merges and pattern)");
-  if (has("weight_map")) return is("model's index of weights");
+  if (IsFlatVocab(root)) return is("vocab.json (tokens and IDs, without merges or a pattern)");
+  if (has("weight_map")) return is("model's weight index");
   if (has("transformers_version")) return is("generation_config.json");
   if (has("bos_token") || has("eos_token") || has("unk_token")) return is("special_tokens_map.json");
   return absl::StrCat("is not a tokenizer.json: it has no 'model' (but ", FirstKeys(root), ")", use);
@@ -139,7 +138,7 @@ std::string DescribeOtherJson(const Json& root, absl::string_view what) {
 
 std::string DescribeOthersIn(const std::vector<std::string>& names, absl::string_view folder) {
   if (std::find(names.begin(), names.end(), "snapshots") != names.end()) {
-    return "; it is a folder of Hugging Face's cache: name one of those in its snapshots/";
+    return "; it is a Hugging Face cache folder, so specify one of the folders in its snapshots/";
   }
   std::vector<std::string> found;
   bool has_vocab = false;
@@ -154,12 +153,12 @@ std::string DescribeOthersIn(const std::vector<std::string>& names, absl::string
     if (may_be_one && found.size() < 8) found.push_back(name);
   }
   if (!found.empty())
-    return absl::StrCat("; name the file itself (there are: ", absl::StrJoin(found, ", "), ")");
+    return absl::StrCat("; specify the file itself (the folder contains: ", absl::StrJoin(found, ", "), ")");
   if (!has_vocab || !has_merges) return "";
   return absl::StrCat(
-      "; of its vocab.json and merges.txt PyPI's transformers makes one: python3 -c \"import sys; from "
-      "transformers "
-      "import AutoTokenizer as T; T.from_pretrained(sys.argv[1]).save_pretrained('converted')\" ",
+      "; PyPI's transformers can create one from its vocab.json and merges.txt: python3 -c \"import sys; "
+      "from transformers import AutoTokenizer as T; "
+      "T.from_pretrained(sys.argv[1]).save_pretrained('converted')\" ",
       NameForCommand(folder, "FOLDER"));
 }
 

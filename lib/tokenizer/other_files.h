@@ -1,7 +1,8 @@
-// What a file is that lies beside tokenizers, or stands for one, and is not read here: told by its content,
-// with what to do instead, so that a person who took the wrong file learns which is the right one.
+// Recognizes unsupported files that are found next to tokenizers or in place of one. The file's content
+// identifies it, and the returned text suggests an alternative, so a user who chose the wrong file learns
+// which one to use.
 //
-// Pure functions of the bytes; nothing is loaded.
+// Pure functions of the content; they load nothing.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -12,15 +13,17 @@
 
 namespace trainctl::tokenizer {
 
-// Of bytes that are no JSON object: "is in tiktoken's format ..., use ...". Empty: not known.
-// `what` is the file's name, for a command that is told.
+// Describes bytes that are not a JSON object, for example "is in tiktoken's format ..., use ...". Returns an
+// empty string if the format is not recognized. `what` is the file's name, for use in suggested commands.
 std::string DescribeOtherBytes(absl::string_view bytes, absl::string_view what);
 
-// Of a JSON value that has no "model", as each tokenizer.json has: the same. Never empty.
+// Describes JSON that is not a tokenizer.json because it lacks the "model" member. Never returns an empty
+// string.
 std::string DescribeOtherJson(const nlohmann::json& root, absl::string_view what);
 
-// Of a folder without tokenizer.json and tokenizer.model, which has files of these names: "; ..." with what
-// to take or make. Empty: nothing there is known.
+// Describes a folder that contains neither tokenizer.json nor tokenizer.model, based on the names of its
+// files. Returns "; ..." with a suggestion which file to use or create, or an empty string if it recognizes
+// none.
 std::string DescribeOthersIn(const std::vector<std::string>& names, absl::string_view folder);
 
 }  // namespace trainctl::tokenizer

@@ -36,7 +36,7 @@ absl::StatusOr<Pattern> Pattern::Compile(absl::string_view oniguruma, absl::stri
   if (oniguruma.empty()) return BadDataError(absl::StrCat(what, ": the pattern is empty"));
   if (oniguruma.size() > kMaxPatternBytes) {
     return BadDataError(
-        absl::StrCat(what, ": a pattern of ", oniguruma.size(), " bytes; at most ", kMaxPatternBytes));
+        absl::StrCat(what, ": a pattern of ", oniguruma.size(), " bytes; the limit is ", kMaxPatternBytes));
   }
   TRAINCTL_ASSIGN_OR_RETURN(TranslatedPattern translated, TranslatePattern(oniguruma, what));
   TRAINCTL_ASSIGN_OR_RETURN(Pattern pattern, CompilePcre2(translated.pcre2, what));
@@ -45,7 +45,7 @@ absl::StatusOr<Pattern> Pattern::Compile(absl::string_view oniguruma, absl::stri
 }
 
 absl::StatusOr<Pattern> Pattern::Literal(absl::string_view text, absl::string_view what) {
-  if (text.empty()) return BadDataError(absl::StrCat(what, ": an empty text cannot be searched for"));
+  if (text.empty()) return BadDataError(absl::StrCat(what, ": cannot search for an empty text"));
   Pattern pattern;
   pattern.literal_ = std::string(text);
   pattern.what_ = std::string(what);
@@ -64,7 +64,7 @@ absl::StatusOr<Pattern> Pattern::CompilePcre2(const std::string& pcre2, absl::st
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pcre2.data()), pcre2.size(),
                     PCRE2_UTF | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &where, context.get());
   if (code == nullptr) {
-    return BadDataError(absl::StrCat(what, ": not a pattern that is known here: ", Pcre2Message(error),
+    return BadDataError(absl::StrCat(what, ": invalid or unsupported pattern: ", Pcre2Message(error),
                                      " at byte ", where, " of '", pcre2, "'"));
   }
   pattern.code_ = std::shared_ptr<void>(code, [](void* p) { pcre2_code_free(static_cast<pcre2_code*>(p)); });
@@ -97,7 +97,7 @@ absl::StatusOr<bool> Pattern::Next(absl::string_view text, size_t from, MatchScr
   }
   if (result == PCRE2_ERROR_NOMATCH) return false;
   if (result < 0) {
-    return BadDataError(absl::StrCat(what_, ": the pattern gives up on a text of ", text.size(),
+    return BadDataError(absl::StrCat(what_, ": matching the pattern failed on a text of ", text.size(),
                                      " bytes at byte ", from, ": ", Pcre2Message(result)));
   }
   const size_t* found = pcre2_get_ovector_pointer(data);

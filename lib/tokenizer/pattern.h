@@ -1,5 +1,6 @@
-// The regular expressions of tokenizer files, in the syntax of Oniguruma, which the reference implementation
-// uses. PCRE2 runs them; where the two read the same words differently, the pattern is rewritten, or refused.
+// The regular expressions in tokenizer files. They are written for Oniguruma, which the reference
+// implementation uses, but are executed here by PCRE2. A pattern that PCRE2 would interpret differently is
+// rewritten or rejected.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,7 @@ namespace trainctl::tokenizer {
 
 class StandIns;
 
-// A stretch of a text, in bytes.
+// A range of bytes in a text.
 struct Span {
   size_t begin = 0;
   size_t end = 0;
@@ -26,7 +27,7 @@ struct Match {
   bool is_match = false;
 };
 
-// What one thread needs while it matches; for any pattern, one at a time.
+// The scratch space of one thread's matching. It works with any pattern, but with only one at a time.
 class MatchScratch {
  public:
   MatchScratch();
@@ -40,20 +41,21 @@ class MatchScratch {
   std::string replaced_;
 };
 
-// Thread safe; a scratch is not.
+// A compiled pattern. Thread-safe, except that each thread needs its own scratch.
 class Pattern {
  public:
-  // `what` names the field in errors. BadDataError: not a pattern, or one that is not known here.
+  // Compiles a pattern. Returns BadDataError if it is invalid or uses an unsupported feature. `what` names
+  // the field in errors.
   static absl::StatusOr<Pattern> Compile(absl::string_view oniguruma, absl::string_view what);
   static absl::StatusOr<Pattern> Literal(absl::string_view text, absl::string_view what);
 
-  // Tells matches and what lies between them, in their order; together they are the whole of `text`, which
-  // must be UTF-8. A match may be empty, but in an empty text there is none. `see` must not use the scratch.
-  // BadDataError: a search gave up, as it needed too many steps. Steps are counted for each search from one
-  // place only: a pattern that fails far behind each place takes time with the square of the text.
+  // Calls `see` with each match and each part between matches, in order. Together they cover `text`, which
+  // must be UTF-8. A match may be empty, but an empty text has no matches. `see` must not use the scratch.
+  // Returns BadDataError if a search takes too many steps. The limit applies per starting position, so a
+  // pattern that scans far before it fails at each one still takes quadratic time.
   absl::Status ForEach(absl::string_view text, MatchScratch& scratch,
                        absl::FunctionRef<void(const Match&)> see) const;
-  // The same, appended.
+  // Like ForEach, but appends to `found`.
   absl::Status FindAll(absl::string_view text, MatchScratch& scratch, std::vector<Match>* found) const;
 
  private:
@@ -62,11 +64,11 @@ class Pattern {
   absl::StatusOr<bool> Next(absl::string_view text, size_t from, MatchScratch& scratch, Span* match) const;
 
   std::string what_;
-  std::string literal_;  // where the pattern is plain text, found without PCRE2
+  std::string literal_;  // set if the pattern is plain text, which is matched without PCRE2
   bool has_jit_ = false;
   std::shared_ptr<void> code_;
   std::shared_ptr<void> limits_;
-  std::shared_ptr<const StandIns> stand_ins_;  // null if PCRE2 sees the text itself
+  std::shared_ptr<const StandIns> stand_ins_;  // null if PCRE2 matches the original text
 };
 
 }  // namespace trainctl::tokenizer

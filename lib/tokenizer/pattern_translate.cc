@@ -37,7 +37,7 @@ class Translator {
     for (const Part& part : parts_) {
       translated.pcre2 += part.text;
       if (part.set >= 0) PutMembers(stand_ins->members()[static_cast<size_t>(part.set)], translated.pcre2);
-      if (translated.pcre2.size() > kMaxTranslatedBytes) return Refuse("too many classes of characters");
+      if (translated.pcre2.size() > kMaxTranslatedBytes) return Refuse("too many character classes");
     }
     if (!stand_ins->is_identity()) translated.stand_ins = std::move(stand_ins);
     return translated;
@@ -56,12 +56,12 @@ class Translator {
     CodePointSet members;
   };
 
-  static constexpr absl::string_view kBeyondAscii = "a character beyond ASCII within (?i:...)";
-  static constexpr absl::string_view kFoldedClass = "a class of characters beyond ASCII within (?i:...)";
+  static constexpr absl::string_view kBeyondAscii = "a non-ASCII character within (?i:...)";
+  static constexpr absl::string_view kFoldedClass = "a class with non-ASCII characters within (?i:...)";
 
   absl::Status Refuse(absl::string_view why) const {
-    return BadDataError(absl::StrCat(what_, ": the pattern '", in_, "' has ", why, " at byte ", at_,
-                                     ", which is not supported here"));
+    return BadDataError(absl::StrCat(what_, ": the pattern '", in_, "' contains ", why, " at byte ", at_,
+                                     ", which is not supported"));
   }
   bool Sees(absl::string_view text) const { return absl::StartsWith(in_.substr(at_), text); }
 
@@ -144,7 +144,7 @@ class Translator {
       TRAINCTL_ASSIGN_OR_RETURN(const Atom first, ClassAtom());
       const bool has_range = Sees("-") && !Sees("-]");
       if (first.is_class) {
-        if (has_range) return Refuse("a '-' behind a class");
+        if (has_range) return Refuse("a '-' after a class");
         members.Add(first.members);
         continue;
       }
@@ -155,7 +155,7 @@ class Translator {
       ++at_;
       TRAINCTL_ASSIGN_OR_RETURN(const Atom last, ClassAtom());
       if (last.is_class) return Refuse("a range that ends with a class");
-      if (last.character < first.character) return Refuse("a range that ends before it begins");
+      if (last.character < first.character) return Refuse("a range whose end precedes its start");
       members.Add(first.character, last.character);
     }
     ++at_;
@@ -196,7 +196,7 @@ class Translator {
   absl::Status CheckFold() const {
     const std::string next = absl::AsciiStrToLower(in_.substr(at_, 2));
     for (const absl::string_view fold : kFolds) {
-      if (next == fold) return Refuse("letters within (?i:...) that are read as one character as well");
+      if (next == fold) return Refuse("letters within (?i:...) that can also match as a single character");
     }
     return absl::OkStatus();
   }
@@ -212,7 +212,7 @@ class Translator {
     for (const absl::string_view known : {"(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!", "(?i:"}) {
       if (Sees(known)) return Copy(known.size());
     }
-    return Refuse("a group of a kind");
+    return Refuse("an unknown kind of group");
   }
 
   absl::Status CloseGroup() {
@@ -228,10 +228,11 @@ class Translator {
       ++end;
     const bool is_interval = end < in_.size() && in_[end] == '}' && end > at_ + 1;
     if (!is_interval || in_[at_ + 1] == ',') return Refuse("a '{' that is not {n}, {n,} or {n,m}");
-    if (end + 1 < in_.size() && in_[end + 1] == '+') return Refuse("a '+' behind {...}");
+    if (end + 1 < in_.size() && in_[end + 1] == '+') return Refuse("a '+' after {...}");
     const bool is_exact = !absl::StrContains(in_.substr(at_, end - at_), ',');
     if (is_exact && end + 1 < in_.size() && in_[end + 1] == '?') {
-      return Refuse("a '?' behind {n}, which makes it optional there and lazy elsewhere; write (?:...{n})?");
+      return Refuse(
+          "a '?' after {n}, which makes it optional in Oniguruma and lazy elsewhere; write (?:...{n})?");
     }
     return Copy(end + 1 - at_);
   }
@@ -305,7 +306,8 @@ class Translator {
     const bool negated = absl::ConsumePrefix(&name, "^") != (in_[at_ + 1] == 'P');
     std::optional<CodePointSet> members = CharactersWith(name);
     if (!members.has_value()) {
-      return Refuse(absl::StrCat("the property '", name, "', which is no general category or script"));
+      return Refuse(
+          absl::StrCat("the property '", name, "', which is neither a general category nor a script"));
     }
     at_ = end + 1;
     return ClassOf(negated ? members->Complement() : *std::move(members));
@@ -316,7 +318,7 @@ class Translator {
     const bool braces = Sees("\\x{");
     const size_t begin = at_ + (braces ? 3 : 2);
     const size_t end = braces ? in_.find('}', begin) : begin + (in_[at_ + 1] == 'u' ? 4 : 2);
-    if (end == absl::string_view::npos || end > in_.size()) return Refuse("a number without its end");
+    if (end == absl::string_view::npos || end > in_.size()) return Refuse("an unterminated number");
     const absl::string_view digits = in_.substr(begin, end - begin);
     bool is_number = !digits.empty() && digits.size() <= 6;
     for (const char c : digits) is_number = is_number && absl::ascii_isxdigit(static_cast<unsigned char>(c));
@@ -324,11 +326,11 @@ class Translator {
     uint32_t code_point = 0;
     if (!absl::SimpleHexAtoi(digits, &code_point)) return Refuse("a number that is not hexadecimal");
     if (in_[at_ + 1] == 'x' && !braces && code_point >= 0x80) {
-      return Refuse("\\xHH of a byte beyond ASCII; write \\x{...} for the character");
+      return Refuse("\\xHH for a non-ASCII byte; write \\x{...} for the character");
     }
     if (ignores_case_ && code_point >= 0x80) return Refuse(kBeyondAscii);
     if (code_point > kMaxCodePoint || (code_point >= 0xD800 && code_point < 0xE000)) {
-      return Refuse("a number that is no character");
+      return Refuse("a number that is not a character");
     }
     at_ = end + (braces ? 1 : 0);
     return CharacterOf(code_point);

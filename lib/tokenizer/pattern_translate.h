@@ -1,4 +1,4 @@
-// From Oniguruma's syntax (Ruby, UTF-8) to that of PCRE2 (UTF, MULTILINE).
+// Translates Oniguruma patterns (Ruby syntax, UTF-8) to PCRE2 patterns (with the options UTF and MULTILINE).
 #pragma once
 
 #include <memory>
@@ -11,13 +11,13 @@
 namespace trainctl::tokenizer {
 
 struct TranslatedPattern {
-  std::string pcre2;  // names no property of Unicode
-  // Converts a text to what `pcre2` must see. Null if that is the text itself.
+  std::string pcre2;  // pattern that uses no Unicode properties
+  // Converts a text before `pcre2` is matched against it. Null if the text needs no conversion.
   std::shared_ptr<const StandIns> stand_ins;
 };
 
-// `what` names the field in errors. BadDataError: a pattern that the two read differently, or one of only
-// Oniguruma.
+// Translates a pattern. Returns BadDataError if PCRE2 cannot match exactly what Oniguruma would. `what` names
+// the field in errors.
 absl::StatusOr<TranslatedPattern> TranslatePattern(absl::string_view oniguruma, absl::string_view what);
 
 }  // namespace trainctl::tokenizer

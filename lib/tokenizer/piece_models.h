@@ -1,4 +1,4 @@
-// The two models of sentencepiece. Thread safe.
+// The two kinds of sentencepiece models. Thread-safe.
 #pragma once
 
 #include <array>
@@ -13,29 +13,30 @@
 
 namespace trainctl::tokenizer {
 
-// What both ask about pieces.
+// The pieces, as both models use them.
 struct PieceTable {
   std::vector<SentencePieceFile::Piece> pieces;
-  // Of normal, user-defined and unused pieces: what can be found in a text.
+  // Ids of the pieces that can occur in a text: the normal, user-defined and unused ones.
   absl::flat_hash_map<std::string, int32_t> ids;
   ByteTrie user_defined;
   int32_t unk_id = -1;
-  bool byte_fallback = false;  // then each byte has a piece
+  bool byte_fallback = false;  // whether every byte has a piece
   std::array<int32_t, 256> byte_ids{};
 
   const SentencePieceFile::Piece& at(int32_t id) const { return pieces[static_cast<size_t>(id)]; }
-  // What a stretch without a piece becomes.
+  // Appends the ids for text that matches no piece.
   void AppendUnknown(absl::string_view text, std::vector<int32_t>* ids) const;
-  // Length of the longest user-defined symbol at the front of `text`; 0: none.
+  // Returns the length of the longest user-defined symbol that is a prefix of `text`, or 0 if there is none.
   size_t UserDefinedBytes(absl::string_view text) const;
 };
 
-// Neighbours that make a piece together are joined, always those of the highest score, of equal ones the
-// leftmost. An unknown character becomes its bytes, or unk_id.
+// Makes a model that merges adjacent symbols into pieces, in order of decreasing score and, for equal scores,
+// from left to right. An unknown character becomes its bytes or unk_id.
 std::unique_ptr<Model> MakePieceBpe(const PieceTable& table);
 
-// The most likely row of pieces. The sums are single precision in the order of the reference implementation
-// (0.2.3), as rounding decides between rows that are equally likely.
+// Makes a model that finds the most likely sequence of pieces. It sums scores in single precision and in the
+// same order as the reference implementation (0.2.3), because rounding decides between equally likely
+// sequences.
 std::unique_ptr<Model> MakeUnigram(const PieceTable& table);
 
 }  // namespace trainctl::tokenizer

@@ -200,7 +200,7 @@ absl::Status AddMetaspace(const JsonPart& part, PreTokenizer& out) {
   } else if (scheme == "never") {
     prepend = MetaspaceStep::Prepend::kNever;
   } else if (scheme != "always") {
-    return part.At("prepend_scheme").Bad(absl::StrCat("= '", scheme, "' is not always, first or never"));
+    return part.At("prepend_scheme").Bad(absl::StrCat("= '", scheme, "' must be always, first or never"));
   }
   AddStep(std::make_unique<MetaspaceStep>(mark, prepend), out);
   TRAINCTL_ASSIGN_OR_RETURN(const bool splits, BoolAt(part, "split", true));
@@ -220,7 +220,7 @@ absl::Status AddByteLevel(const JsonPart& part, PreTokenizer& out) {
 }
 
 absl::Status AddSteps(const JsonPart& part, PreTokenizer& out) {
-  if (out.byte_level) return part.Bad("stands behind ByteLevel, which is supported as the last one only");
+  if (out.byte_level) return part.Bad("follows ByteLevel, which is supported only as the last step");
   TRAINCTL_ASSIGN_OR_RETURN(const std::string type, TypeOf(part));
   if (type == "Sequence") {
     const JsonPart list = part.At("pretokenizers");
@@ -250,8 +250,7 @@ absl::Status AddSteps(const JsonPart& part, PreTokenizer& out) {
     return AddSplit(std::move(pattern), behavior, false, out);
   }
   return part.At("type").Bad(absl::StrCat(
-      "= '", type,
-      "' is not supported here; Sequence, Split, ByteLevel, Metaspace, Digits and Punctuation are"));
+      "= '", type, "' is not supported; use Sequence, Split, ByteLevel, Metaspace, Digits or Punctuation"));
 }
 
 }  // namespace

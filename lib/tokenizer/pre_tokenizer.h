@@ -1,4 +1,4 @@
-// How a text is cut into words: the "pre_tokenizer" of a tokenizer.json. Thread safe.
+// Splits a text into words: the "pre_tokenizer" of a tokenizer.json. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -11,15 +11,15 @@
 
 namespace trainctl::tokenizer {
 
-// How GPT-2 cuts words; ByteLevel has it built in.
+// The pattern with which GPT-2 splits words. It is built into ByteLevel.
 inline constexpr absl::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// Words are stretches of `text`, none of them empty.
+// A text and its words, which are non-empty ranges of `text`.
 struct Pieces {
   std::string text;
   std::vector<Span> words;
-  bool is_first = true;  // the text begins where the whole input begins
+  bool is_first = true;  // whether the text is at the beginning of the input
 };
 
 class PreTokenizerStep {
@@ -29,16 +29,20 @@ class PreTokenizerStep {
 };
 
 struct PreTokenizer {
-  std::vector<std::unique_ptr<PreTokenizerStep>> steps;  // in their order
-  // After them each match and each stretch between matches is a word. Apart, as no list is needed of them.
+  std::vector<std::unique_ptr<PreTokenizerStep>> steps;  // steps in order
+  // Applied after the steps; each match and each part between matches becomes a word. It is kept separate so
+  // its words do not have to be collected in a list.
   std::unique_ptr<Pattern> last_split;
-  bool asks_for_beginning = false;  // something is done at the beginning of the input alone, ...
-  bool asks_behind_split = false;   // ... behind a step that may cut
-  bool byte_level = false;          // the model reads bytes, in GPT-2's alphabet
+  // Whether a step depends on the beginning of the input.
+  bool asks_for_beginning = false;
+  // Whether that step follows one that may split the text.
+  bool asks_behind_split = false;
+  // Whether the model's input is bytes in GPT-2's alphabet.
+  bool byte_level = false;
 };
 
-// Sequence, Split, ByteLevel (as the last), Metaspace, Digits, Punctuation, or null; BadDataError names any
-// other.
+// Parses a pre-tokenizer of type Sequence, Split, ByteLevel (only as the last step), Metaspace, Digits or
+// Punctuation, or null. Returns a BadDataError that names any other type.
 absl::StatusOr<PreTokenizer> ParsePreTokenizer(const JsonPart& part);
 
 }  // namespace trainctl::tokenizer

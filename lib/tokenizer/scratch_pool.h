@@ -1,4 +1,4 @@
-// Scratches that wait for the next thread to encode, so that caches outlive a call. Thread safe.
+// Recycles Scratch objects, so their caches survive from one encoding call to the next. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ namespace trainctl::tokenizer {
 
 class ScratchPool {
  public:
-  // A scratch for as long as the lease lives.
+  // Borrows a scratch from the pool and returns it on destruction.
   class Lease {
    public:
     explicit Lease(ScratchPool& pool) : pool_(pool), scratch_(pool.Take()) {}

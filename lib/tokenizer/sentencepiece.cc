@@ -52,10 +52,10 @@ absl::Status SentencePieceTokenizer::Init(SentencePieceFile file, absl::string_v
     tokens_.push_back(table_.pieces[i].text);
     TRAINCTL_RETURN_IF_ERROR(AddPiece(static_cast<int32_t>(i), what));
   }
-  if (table_.unk_id < 0) return BadDataError(absl::StrCat(what, ": no piece is of the type UNKNOWN"));
+  if (table_.unk_id < 0) return BadDataError(absl::StrCat(what, ": no piece has type UNKNOWN"));
   for (const int32_t id : table_.byte_ids) {
     if (file_.byte_fallback && id < 0) {
-      return BadDataError(absl::StrCat(what, ": byte_fallback, but not every byte has a piece"));
+      return BadDataError(absl::StrCat(what, ": byte_fallback is set, but not every byte has a piece"));
     }
   }
   model_ = file_.is_bpe ? MakePieceBpe(table_) : MakeUnigram(table_);
@@ -71,7 +71,7 @@ absl::Status SentencePieceTokenizer::AddPiece(int32_t id, absl::string_view what
   const auto bad = [&](absl::string_view why) {
     return BadDataError(absl::StrCat(what, ": pieces[", id, "] ('", piece.text, "') ", why));
   };
-  if (!all_ids_.try_emplace(piece.text, id).second) return bad("is there twice");
+  if (!all_ids_.try_emplace(piece.text, id).second) return bad("occurs twice");
   switch (piece.type) {
     case PieceType::kUserDefined:
       table_.user_defined.Add(piece.text, id);
@@ -81,12 +81,12 @@ absl::Status SentencePieceTokenizer::AddPiece(int32_t id, absl::string_view what
       table_.ids.emplace(piece.text, id);
       return absl::OkStatus();
     case PieceType::kUnknown:
-      if (table_.unk_id >= 0) return bad("is a second one of the type UNKNOWN");
+      if (table_.unk_id >= 0) return bad("is a second piece of type UNKNOWN");
       table_.unk_id = id;
       break;
     case PieceType::kByte: {
       const int byte = ByteOf(id);
-      if (byte < 0 || !file_.byte_fallback) return bad("is of the type BYTE, but no byte");
+      if (byte < 0 || !file_.byte_fallback) return bad("has type BYTE but is not a byte");
       table_.byte_ids[static_cast<size_t>(byte)] = id;
       return absl::OkStatus();
     }
@@ -190,7 +190,7 @@ absl::StatusOr<std::string> SentencePieceTokenizer::Decode(absl::Span<const int3
   for (const int32_t id : ids) {
     if (id < 0 || id >= vocab_size()) {
       return UsageError(
-          absl::StrCat("id ", id, " is not one of the tokenizer's (", vocab_size(), " ids from 0 on)"));
+          absl::StrCat("ID ", id, " is not in the tokenizer, whose IDs are 0 to ", vocab_size() - 1));
     }
     const int byte = ByteOf(id);
     if (byte >= 0) {

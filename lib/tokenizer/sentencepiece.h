@@ -1,7 +1,7 @@
-// sentencepiece's .model: BPE by the scores of pieces, and Unigram.
+// Tokenizers in sentencepiece's .model format: BPE by piece scores, and Unigram.
 //
-// Ids are those of `encode` of the PyPI package, which puts nothing before or behind a text; decoding gives
-// control symbols no text, whether special tokens are asked for or not.
+// The ids equal those of `encode` in the PyPI package, which adds no prefix or suffix. Control symbols decode
+// to an empty string, even if special tokens are not skipped.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace trainctl::tokenizer {
 
-// BadDataError: "<what>: ...".
+// Parses a .model. A BadDataError begins with "<what>: ".
 absl::StatusOr<std::unique_ptr<Tokenizer>> ParseSentencePiece(absl::string_view bytes,
                                                               absl::string_view what);
 

@@ -106,7 +106,7 @@ class Reader {
     });
     if (!is_whole || !is_message || file_.pieces.empty()) {
       return BadDataError(
-          absl::StrCat(what_, ": neither a tokenizer.json nor the whole bytes of a sentencepiece .model"));
+          absl::StrCat(what_, ": neither a tokenizer.json nor a complete SentencePiece .model file"));
     }
     if (is_too_large) return BadDataError(absl::StrCat(what_, ": more than ", kMaxVocab, " pieces"));
     TRAINCTL_RETURN_IF_ERROR(Check());
@@ -146,11 +146,10 @@ class Reader {
     constexpr uint64_t kBpe = 2;
     if (model_type_ != kUnigram && model_type_ != kBpe) {
       return BadDataError(absl::StrCat(what_, ": trainer_spec.model_type = ", model_type_,
-                                       " is not supported here; 1 (Unigram) and 2 (BPE) are"));
+                                       " is not supported; only 1 (Unigram) and 2 (BPE) are"));
     }
     file_.is_bpe = model_type_ == kBpe;
-    if (has_denormalizer_)
-      return BadDataError(absl::StrCat(what_, ": denormalizer_spec is not supported here"));
+    if (has_denormalizer_) return BadDataError(absl::StrCat(what_, ": denormalizer_spec is not supported"));
     for (size_t i = 0; i < file_.pieces.size(); ++i) {
       const SentencePieceFile::Piece& piece = file_.pieces[i];
       if (piece.text.empty() || piece.text.size() > kMaxPieceBytes || !IsUtf8(piece.text)) {

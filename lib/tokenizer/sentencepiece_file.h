@@ -1,5 +1,5 @@
-// The bytes of a sentencepiece .model: a protobuf message, of which only what encoding needs is read.
-// Bounded: nothing is believed that the bytes do not hold.
+// Parses a sentencepiece .model, which is a protobuf message, and reads only the fields needed for encoding.
+// Checks every length in the file against the file's size.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ struct SentencePieceFile {
     float score = 0;
     PieceType type = PieceType::kNormal;
   };
-  std::vector<Piece> pieces;  // by id
-  bool is_bpe = false;        // else Unigram
+  std::vector<Piece> pieces;  // pieces by id
+  bool is_bpe = false;        // true for BPE, false for Unigram
   bool byte_fallback = false;
   bool treat_whitespace_as_suffix = false;
   bool add_dummy_prefix = true;
@@ -28,11 +28,11 @@ struct SentencePieceFile {
   bool escape_whitespaces = true;
   int32_t eos_id = 2;
   std::string unk_surface = " \xE2\x81\x87 ";
-  std::string charsmap;  // of the normalizer; may be empty
+  std::string charsmap;  // normalization table; may be empty
 };
 
-// BadDataError: "<what>: ..." for bytes that are no such message, and for kinds of models that are not known
-// here.
+// Returns BadDataError "<what>: ..." if the bytes are not such a message or the kind of model is not
+// supported.
 absl::StatusOr<SentencePieceFile> ParseSentencePieceFile(absl::string_view bytes, absl::string_view what);
 
 }  // namespace trainctl::tokenizer

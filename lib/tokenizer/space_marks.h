@@ -1,5 +1,5 @@
-// sentencepiece's mark for a space (U+2581), and the parts of a text that no token goes over where tokens
-// have it at their front only. Thread safe.
+// sentencepiece's mark for a space (U+2581), and a way to split a text at these marks. If tokens contain the
+// mark only at their front, no token crosses from one part into the next. Thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -13,14 +13,14 @@ namespace trainctl::tokenizer {
 
 inline constexpr absl::string_view kSpaceMark = "\xE2\x96\x81";
 
-// Whether a token has the mark behind another character.
+// Whether a token contains the mark after another character.
 inline bool HasMarkInside(absl::string_view token) {
   while (absl::ConsumePrefix(&token, kSpaceMark)) {
   }
   return absl::StrContains(token, kSpaceMark);
 }
 
-// Calls `see` with each part, none of them empty: rows of marks with what follows them.
+// Calls `see` with each part, which is a run of marks and the text up to the next mark. No part is empty.
 template <typename See>
 void ForEachMarkedPart(absl::string_view text, const See& see) {
   while (!text.empty()) {

@@ -1,8 +1,9 @@
-// A pattern tells few characters apart: \p{L}+ distinguishes letters from everything else. So all characters
-// that a pattern treats alike are replaced by one of them, their stand-in, before PCRE2 sees a text. Its
-// classes then list a few stand-ins instead of hundreds of ranges, and PCRE2 needs no tables of Unicode,
-// which change with its version. ASCII stays as it is, and a stand-in has as many bytes as what it stands
-// for. Thread safe.
+// Replaces characters by stand-ins before PCRE2 matches a text. A pattern distinguishes only a few kinds of
+// characters; \p{L}+, for example, only separates letters from everything else. All characters that a pattern
+// treats alike can therefore be replaced by one of them, their stand-in. The pattern's character classes then
+// list a few stand-ins instead of hundreds of ranges, and PCRE2 does not need its Unicode tables, which
+// change from version to version. ASCII stays unchanged, and a stand-in has as many bytes as the character it
+// replaces. Thread-safe.
 #pragma once
 
 #include <array>
@@ -19,21 +20,21 @@ class StandIns {
  public:
   // One set, reduced to ASCII characters and stand-ins.
   struct Members {
-    CodePointSet in;   // its ASCII characters and stand-ins
-    CodePointSet out;  // all other ASCII characters and stand-ins
+    CodePointSet in;   // ASCII characters and stand-ins in the set
+    CodePointSet out;  // ASCII characters and stand-ins not in the set
   };
 
-  // Characters that are in the same of these sets share a stand-in, except those in `fixed`, which keep
-  // themselves.
+  // Characters that belong to the same sets share a stand-in, except that characters in `fixed` are not
+  // replaced.
   StandIns(const std::vector<CodePointSet>& sets, const CodePointSet& fixed);
 
-  // The reduced sets, in the order of the given ones.
+  // The reduced sets, in the order of `sets`.
   const std::vector<Members>& members() const { return members_; }
-  // Whether a text is as good as its replacement: no set distinguishes characters beyond ASCII.
+  // Whether texts need no replacement, because no set distinguishes between non-ASCII characters.
   bool is_identity() const { return pages_.empty(); }
 
-  // `text`, which must be UTF-8, with stand-ins. It is `text` itself if that is ASCII, otherwise a part of
-  // `buffer`.
+  // Returns `text`, which must be UTF-8, with its characters replaced. Returns `text` itself if it is ASCII;
+  // otherwise the result is stored in `buffer`.
   absl::string_view Replace(absl::string_view text, std::string* buffer) const;
 
  private:
@@ -45,8 +46,8 @@ class StandIns {
   void FillPages(const std::vector<uint32_t>& begins, const std::vector<uint32_t>& stand_ins);
 
   std::vector<Members> members_;
-  // Indexed by the upper bits of a code point; covers all that four bytes can encode, so no text reads past
-  // it.
+  // Indexed by the upper bits of a code point. Covers every value that four bytes can encode, so no text can
+  // cause an out-of-bounds access.
   std::vector<uint16_t> page_of_;
   std::vector<Page> pages_;
 };

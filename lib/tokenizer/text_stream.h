@@ -1,8 +1,9 @@
-// Text of token ids that come one at a time: whole characters, as soon as they are known. Not thread safe.
+// Decodes token ids that arrive one at a time, and returns each character as soon as it is complete. Not
+// thread-safe.
 //
 //   TextStream stream([&](auto ids) { return tokenizer->Decode(ids, /*skip_special=*/true); });
 //   TRAINCTL_RETURN_IF_ERROR(stream.Begin(prompt_ids));
-//   TRAINCTL_ASSIGN_OR_RETURN(const std::string text, stream.Add(id));  // "" while a character is not whole
+//   TRAINCTL_ASSIGN_OR_RETURN(const std::string text, stream.Add(id));  // "" until a character is complete
 #pragma once
 
 #include <cstdint>
@@ -18,27 +19,27 @@ namespace trainctl::tokenizer {
 
 class TextStream {
  public:
-  // The text of some ids as valid UTF-8, U+FFFD for what is not; errors are passed on.
+  // Decodes ids to valid UTF-8, with U+FFFD for invalid bytes. TextStream returns its errors to the caller.
   using Decode = std::function<absl::StatusOr<std::string>(absl::Span<const int32_t> ids)>;
   explicit TextStream(Decode decode) : decode_(std::move(decode)) {}
 
-  // Ids whose text the reader has already: what follows looks as it does behind them, not as it would at the
-  // beginning of a text, where a tokenizer may leave a space out.
+  // Starts after `ids`, whose text the reader already has. Later ids are then decoded as a continuation,
+  // rather than as the beginning of a text, where a tokenizer may omit a space.
   absl::Status Begin(absl::Span<const int32_t> ids);
-  // What is known now and was not before: valid UTF-8.
+  // Adds an id and returns the text that it completes, as valid UTF-8.
   absl::StatusOr<std::string> Add(int32_t id);
-  // The rest, when no id follows: U+FFFD for a character that never became whole.
+  // Ends the stream and returns the remaining text, with U+FFFD for an incomplete character.
   absl::StatusOr<std::string> End();
 
  private:
   absl::StatusOr<std::string> Show(bool is_last);
 
   Decode decode_;
-  // A decoder looks at neighbours only, so that this much is decoded again: the ids before the last place
-  // where all was whole, and those behind it.
+  // The ids to decode again: a few before and all after the last position at which every character was
+  // complete. This suffices because a decoder only looks at neighboring tokens.
   std::vector<int32_t> ids_;
   size_t num_before_ = 0;
-  std::string shown_;  // of ids_
+  std::string shown_;  // text of ids_ that was already returned
 };
 
 }  // namespace trainctl::tokenizer

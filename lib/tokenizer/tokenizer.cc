@@ -32,11 +32,11 @@ absl::StatusOr<std::string> Tokenizer::FindFile(const std::string& path) {
     for (const char* name : {"/tokenizer.json", "/tokenizer.model"}) {
       if (std::filesystem::is_regular_file(path + name, ignored)) return path + name;
     }
-    return UsageError(absl::StrCat(path, ": the folder has neither tokenizer.json nor tokenizer.model",
+    return UsageError(absl::StrCat(path, ": the folder contains neither tokenizer.json nor tokenizer.model",
                                    DescribeOthersIn(FolderEntries(path), path)));
   }
   if (!std::filesystem::is_regular_file(path, ignored)) {
-    return UsageError(absl::StrCat(path, ": no such tokenizer file"));
+    return UsageError(absl::StrCat("no such tokenizer file or folder: ", path));
   }
   return path;
 }
@@ -45,7 +45,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(const std::string& gi
   TRAINCTL_ASSIGN_OR_RETURN(const std::string path, FindFile(given));
   TRAINCTL_ASSIGN_OR_RETURN(const int64_t file_bytes, FileBytes(path));
   if (file_bytes > kMaxFileBytes) {
-    return BadDataError(absl::StrCat(path, ": ", file_bytes, " bytes are more than a tokenizer may have (",
+    return BadDataError(absl::StrCat(path, ": ", file_bytes, " bytes exceed the limit for a tokenizer (",
                                      kMaxFileBytes, ")"));
   }
   TRAINCTL_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxFileBytes));
@@ -74,7 +74,7 @@ absl::Status Tokenizer::EncodeDocument(absl::string_view text, std::vector<int32
 absl::Status Tokenizer::SetEndOfDocument(absl::string_view token) {
   const int32_t id = token == "none" ? -1 : IdOf(token);
   if (id < 0 && token != "none") {
-    return UsageError(absl::StrCat("the tokenizer has no token '", token, "' that could end a document"));
+    return UsageError(absl::StrCat("the tokenizer has no token '", token, "' to end documents with"));
   }
   end_of_document_id_ = id;
   return absl::OkStatus();

@@ -1,6 +1,6 @@
-// A tokenizer.json, parsed: vocabulary and merges, which are nearly all of it, as lists, everything else as
-// JSON. A document tree of the whole would take more time and memory than all that follows. For .cc files
-// only.
+// Parses a tokenizer.json. The vocabulary and merges, which make up most of the file, are returned as lists,
+// and the rest is returned as JSON. A JSON tree of the whole file would cost more time and memory than all
+// later steps combined. Include only from .cc files.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@
 namespace trainctl::tokenizer {
 
 struct TokenizerFile {
-  // Without the members of model.vocab where that is an object, and without the entries of model.merges where
-  // that is a list: both are empty there.
+  // The file, except that model.vocab is empty if it is an object and model.merges is empty if it is a list.
   nlohmann::json rest;
-  std::vector<std::pair<std::string, int64_t>> vocab;  // in the order of the file; a token may be there twice
+  std::vector<std::pair<std::string, int64_t>> vocab;  // tokens and ids in file order; may contain duplicates
   std::vector<std::pair<std::string, std::string>> merges;
 };
 
-// BadDataError: not JSON, a key that is given twice (but for tokens), an id that is no whole number of at
-// least 0, a merge that is neither "a b" nor ["a", "b"]. `what` names the file.
+// Returns BadDataError if the text is not JSON or contains a duplicate key (other than a token), an id that
+// is not a non-negative integer, or a merge that is neither "a b" nor ["a", "b"]. `what` names the file in
+// errors.
 absl::StatusOr<TokenizerFile> ParseTokenizerFile(absl::string_view text, absl::string_view what);
 
 }  // namespace trainctl::tokenizer

@@ -71,7 +71,7 @@ absl::Status JsonTokenizer::Init(TokenizerFile& file, absl::string_view what) {
   }
   TRAINCTL_ASSIGN_OR_RETURN(const std::string version, StringAt(root, "version", "1.0"));
   if (version != "1.0") {
-    return root.At("version").Bad(absl::StrCat("= '", version, "' is not supported here; '1.0' is"));
+    return root.At("version").Bad(absl::StrCat("= '", version, "' is not supported; only '1.0' is"));
   }
   TRAINCTL_ASSIGN_OR_RETURN(normalizer_, ParseNormalizer(root.At("normalizer")));
   TRAINCTL_ASSIGN_OR_RETURN(pre_tokenizer_, ParsePreTokenizer(root.At("pre_tokenizer")));
@@ -80,9 +80,9 @@ absl::Status JsonTokenizer::Init(TokenizerFile& file, absl::string_view what) {
       (!normalizer_.empty() && pre_tokenizer_.asks_behind_split)) {
     return root.At("pre_tokenizer")
         .Bad(
-            "has a Metaspace with prepend_scheme = 'first' behind a normalizer that may remove the beginning "
-            "of a text (Strip, Replace by nothing), or behind a normalizer and another step, which is not "
-            "supported here");
+            "contains a Metaspace with prepend_scheme = 'first' after a normalizer that may remove the "
+            "beginning of a text (Strip, Replace by nothing), or after a normalizer and another step, which "
+            "is not supported");
   }
   TRAINCTL_ASSIGN_OR_RETURN(decoder_, ParseDecoder(root.At("decoder")));
   has_decoder_ = !root.At("decoder").is_null();
@@ -102,7 +102,7 @@ std::string JsonTokenizer::Put(int64_t id, std::string token) {
     has_token_.resize(tokens_.size());
   }
   if (has_token_[index] && tokens_[index] != token) {
-    return absl::StrCat("= ", id, " is the id of '", tokens_[index], "' as well");
+    return absl::StrCat("= ", id, " is also the ID of '", tokens_[index], "'");
   }
   ids_[token] = static_cast<int32_t>(id);
   has_token_[index] = true;
@@ -112,12 +112,12 @@ std::string JsonTokenizer::Put(int64_t id, std::string token) {
 
 absl::Status JsonTokenizer::ReadVocab(const JsonPart& part,
                                       std::vector<std::pair<std::string, int64_t>>& vocab) {
-  if (part.is_null() || !part.value->is_object()) return part.Bad("must be an object of tokens and ids");
+  if (part.is_null() || !part.value->is_object()) return part.Bad("must be an object of tokens and IDs");
   ids_.reserve(vocab.size());
   tokens_.reserve(std::min<size_t>(vocab.size(), kMaxVocab));
   for (std::pair<std::string, int64_t>& entry : vocab) {
     const bool is_new = !ids_.contains(entry.first);
-    const std::string problem = is_new ? Put(entry.second, entry.first) : "is given twice";
+    const std::string problem = is_new ? Put(entry.second, entry.first) : "occurs twice";
     if (!problem.empty()) {
       return JsonPart{nullptr, absl::StrCat(part.where, "['", entry.first, "']")}.Bad(problem);
     }
@@ -132,7 +132,7 @@ absl::Status JsonTokenizer::ReadModel(const JsonPart& model, TokenizerFile& file
   TRAINCTL_ASSIGN_OR_RETURN(const std::string type,
                             StringAt(model, "type", model.At("merges").is_null() ? "" : "BPE"));
   if (type != "BPE") {
-    return model.At("type").Bad(absl::StrCat("= '", type, "' is not supported here; BPE is"));
+    return model.At("type").Bad(absl::StrCat("= '", type, "' is not supported; only BPE is"));
   }
   for (const char* field : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
     TRAINCTL_RETURN_IF_ERROR(RefuseField(model, field));
@@ -147,8 +147,7 @@ absl::Status JsonTokenizer::ReadModel(const JsonPart& model, TokenizerFile& file
   TRAINCTL_ASSIGN_OR_RETURN(options.ignore_merges, BoolAt(model, "ignore_merges", false));
   TRAINCTL_ASSIGN_OR_RETURN(options.unk_token, StringAt(model, "unk_token", ""));
   if (options.byte_level && options.byte_fallback) {
-    return model.At("byte_fallback")
-        .Bad("= true together with a ByteLevel pre_tokenizer is not supported here");
+    return model.At("byte_fallback").Bad("= true cannot be combined with a ByteLevel pre_tokenizer");
   }
   const std::string what = model.where.substr(0, model.where.rfind(':'));
   TRAINCTL_ASSIGN_OR_RETURN(model_, BpeModel::Create(tokens_, file.merges, options, what));
@@ -170,8 +169,8 @@ absl::StatusOr<AddedToken> JsonTokenizer::ReadAddedToken(const JsonPart& entry, 
   const int32_t known = IdOf(token.content);
   const int64_t expected = known >= 0 ? known : next_id++;
   if (id != expected) {
-    return entry.At("id").Bad(absl::StrCat("= ", id, ", but '", token.content, "' has the id ", expected,
-                                           known >= 0 ? " in model.vocab" : " by its place in the file"));
+    return entry.At("id").Bad(absl::StrCat("= ", id, ", but '", token.content, "' has ID ", expected,
+                                           known >= 0 ? " in model.vocab" : " by its position in the file"));
   }
   const std::string problem = Put(id, token.content);
   if (!problem.empty()) return entry.At("id").Bad(problem);
@@ -190,7 +189,7 @@ absl::Status JsonTokenizer::ReadAddedTokens(const JsonPart& list) {
     TRAINCTL_ASSIGN_OR_RETURN(AddedToken token, ReadAddedToken(list.At(i), next_id));
     const auto [place, is_new] = seen.try_emplace(token.content, token);
     if (!is_new && place->second == token) continue;
-    if (!is_new) return list.At(i).Bad(absl::StrCat("has '", token.content, "' again, with other flags"));
+    if (!is_new) return list.At(i).Bad(absl::StrCat("has '", token.content, "' again with different flags"));
     is_special_.resize(tokens_.size());
     if (token.special) {
       is_special_[static_cast<size_t>(token.id)] = true;
@@ -201,7 +200,7 @@ absl::Status JsonTokenizer::ReadAddedTokens(const JsonPart& list) {
       continue;
     }
     TRAINCTL_RETURN_IF_ERROR(Normalize(normalizer_, token.content, scratch));
-    if (token.content.empty()) return list.At(i).Bad("is empty behind the normalizer");
+    if (token.content.empty()) return list.At(i).Bad("is empty after normalization");
     if (token.content != TokenOf(token.id)) decoded_as_[token.id] = token.content;
     normalized.push_back(std::move(token));
   }
@@ -227,8 +226,8 @@ absl::Status JsonTokenizer::ReadPostProcessor(const JsonPart& part) {
     return absl::OkStatus();
   }
   return part.At("type").Bad(absl::StrCat("= '", type,
-                                          "' is not supported here; Sequence, ByteLevel, TemplateProcessing, "
-                                          "RobertaProcessing and BertProcessing are"));
+                                          "' is not supported; use Sequence, ByteLevel, TemplateProcessing, "
+                                          "RobertaProcessing or BertProcessing"));
 }
 
 // [["</s>", 2], ...]: `cls` stands before, `sep` behind.
@@ -240,7 +239,7 @@ absl::Status JsonTokenizer::ReadClsSep(const JsonPart& part) {
       return pair.Bad("must be [token, id]");
     }
     const auto id = (*pair.value)[1].get<int64_t>();
-    if (!HasToken(id)) return pair.Bad(absl::StrCat("has the id ", id, ", which is no token's"));
+    if (!HasToken(id)) return pair.Bad(absl::StrCat("contains the ID ", id, ", which no token has"));
     if (absl::string_view(key) == "cls") {
       prefix_ids_.insert(prefix_ids_.begin(), static_cast<int32_t>(id));
     } else {
@@ -266,15 +265,16 @@ absl::Status JsonTokenizer::ReadTemplate(const JsonPart& part) {
     }
     TRAINCTL_ASSIGN_OR_RETURN(const std::string name, StringAt(item.At("SpecialToken"), "id"));
     const JsonPart ids = part.At("special_tokens").At(name).At("ids");
-    if (ids.is_null() || !ids.value->is_array()) return ids.Bad("must be a list of ids");
+    if (ids.is_null() || !ids.value->is_array()) return ids.Bad("must be a list of IDs");
     for (const FileJson& id : *ids.value) {
       if (!id.is_number_unsigned() || id.get<uint64_t>() >= tokens_.size() || !HasToken(id.get<int64_t>())) {
-        return ids.Bad(absl::StrCat("has ", id.dump(), ", which is no token's id"));
+        return ids.Bad(absl::StrCat("contains ", id.dump(), ", which is not a token's ID"));
       }
       (num_texts == 0 ? before : behind).push_back(id.get<int32_t>());
     }
   }
-  if (num_texts != 1) return single.Bad(absl::StrCat("has the text ", num_texts, " times, not once"));
+  if (num_texts != 1)
+    return single.Bad(absl::StrCat("contains the text ", num_texts, " times instead of once"));
   prefix_ids_.insert(prefix_ids_.begin(), before.begin(), before.end());
   suffix_ids_.insert(suffix_ids_.end(), behind.begin(), behind.end());
   return absl::OkStatus();
@@ -346,7 +346,7 @@ absl::StatusOr<std::string> JsonTokenizer::Decode(absl::Span<const int32_t> ids,
   for (const int32_t id : ids) {
     if (!HasToken(id)) {
       return UsageError(
-          absl::StrCat("id ", id, " is not one of the tokenizer's (", vocab_size(), " ids from 0 on)"));
+          absl::StrCat("ID ", id, " is not in the tokenizer, whose IDs are 0 to ", vocab_size() - 1));
     }
     if (skip_special && is_special_[static_cast<size_t>(id)]) continue;
     const auto other = decoded_as_.find(id);

@@ -1,4 +1,4 @@
-// Hugging Face's tokenizer.json.
+// Loads Hugging Face's tokenizer.json.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace trainctl::tokenizer {
 
-// BadDataError: "<what>: <field> ...".
+// Parses a tokenizer.json. A BadDataError begins with "<what>: <field> ".
 absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizerJson(absl::string_view text, absl::string_view what);
 
 }  // namespace trainctl::tokenizer

@@ -54,8 +54,8 @@ absl::Status AppendNormalized(absl::string_view text, NormalForm form, std::stri
                                                static_cast<utf8proc_ssize_t>(text.size()), &mapped,
                                                static_cast<utf8proc_option_t>(options));
   if (length < 0) {
-    return BadDataError(absl::StrCat(
-        "a text of ", text.size(), " bytes cannot be brought into a normal form: ", utf8proc_errmsg(length)));
+    return BadDataError(
+        absl::StrCat("a text of ", text.size(), " bytes cannot be normalized: ", utf8proc_errmsg(length)));
   }
   out->append(reinterpret_cast<const char*>(mapped), static_cast<size_t>(length));
   std::free(mapped);
@@ -114,8 +114,8 @@ absl::StatusOr<absl::string_view> CheckedText(absl::string_view text, size_t max
   }
   if (text.size() <= max_bytes) return text;
   return BadDataError(absl::StrCat("a text of ", text.size(),
-                                   " bytes is longer than can be tokenized as one (", max_bytes,
-                                   "); cut it into several documents"));
+                                   " bytes is too long to tokenize as one document (the limit is ", max_bytes,
+                                   "); split it into several documents"));
 }
 
 size_t LeadingSpaceBytes(absl::string_view text) {

@@ -1,4 +1,4 @@
-// UTF-8 and the normal forms of Unicode. Thread safe.
+// UTF-8 and Unicode normalization. Thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -13,15 +13,16 @@ namespace trainctl::tokenizer {
 
 bool IsUtf8(absl::string_view text);
 
-// `text` with U+FFFD for each longest piece that is not UTF-8 (the Unicode standard's table 3-8).
+// Returns `text` with each maximal ill-formed part replaced by U+FFFD (see table 3-8 of the Unicode
+// Standard).
 std::string RepairUtf8(absl::string_view text);
 
-// `text` itself, or, where it is not UTF-8, what RepairUtf8 makes of it, kept in `repaired`. BadDataError
-// where that is longer than `max_bytes`.
+// Returns `text` itself if it is UTF-8; otherwise stores the result of RepairUtf8 in `repaired` and returns
+// that. Returns BadDataError if the result is longer than `max_bytes`.
 absl::StatusOr<absl::string_view> CheckedText(absl::string_view text, size_t max_bytes,
                                               std::string* repaired);
 
-// Bytes of the character that begins with `lead`, in valid UTF-8.
+// Returns the length in bytes of the character that begins with `lead`. Requires valid UTF-8.
 inline size_t CharBytes(char lead) {
   const auto byte = static_cast<uint8_t>(lead);
   if (byte < 0x80) return 1;
@@ -29,7 +30,7 @@ inline size_t CharBytes(char lead) {
   return byte < 0xF0 ? 3 : 4;
 }
 
-// The code point at the front of valid, non-empty UTF-8.
+// Returns the first code point of `text`, which must be valid, non-empty UTF-8.
 inline uint32_t FrontCodePoint(absl::string_view text) {
   const size_t length = std::min(CharBytes(text.front()), text.size());
   const auto lead = static_cast<uint8_t>(text.front());
@@ -40,14 +41,14 @@ inline uint32_t FrontCodePoint(absl::string_view text) {
 }
 void AppendUtf8(uint32_t code_point, std::string* out);
 
-// White_Space of the Unicode Character Database.
+// Whether the code point has the Unicode property White_Space.
 bool IsWhiteSpace(uint32_t code_point);
-// Bytes of white space at the beginning and at the end of valid UTF-8.
+// Return the number of bytes of white space at the start or end of `text`, which must be valid UTF-8.
 size_t LeadingSpaceBytes(absl::string_view text);
 size_t TrailingSpaceBytes(absl::string_view text);
 
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
-// Of valid UTF-8.
+// Returns `text`, which must be valid UTF-8, in the given normalization form.
 absl::StatusOr<std::string> Normalized(absl::string_view text, NormalForm form);
 
 }  // namespace trainctl::tokenizer

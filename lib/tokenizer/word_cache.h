@@ -1,5 +1,5 @@
-// The ids of words seen lately: a table of fixed size, where a newer word takes the place of another one with
-// the same hash. Not thread safe.
+// Caches the ids of recent words in a fixed-size table, in which a new word replaces an older one in the same
+// slot. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ class WordCache {
     int32_t ids[kMaxIds];
   };
 
-  // Appends the ids of `word` that are kept here, or what `encode()` appends, which is kept then.
+  // Appends the ids of `word`. If they are not cached, calls `encode()`, which must append them, and caches
+  // the result.
   template <typename Encode>
   void Append(absl::string_view word, std::vector<int32_t>* ids, const Encode& encode) {
     if (word.size() > kMaxWordBytes) return encode();
@@ -39,7 +40,7 @@ class WordCache {
  private:
   static constexpr int kBits = 15;
 
-  // The place of `word`, which must not be longer than kMaxWordBytes.
+  // Returns the entry for `word`, which must not be longer than kMaxWordBytes.
   Entry& EntryOf(absl::string_view word) {
     if (entries_.empty()) entries_.resize(size_t{1} << kBits);
     return entries_[Hash(word) >> (64 - kBits)];
@@ -47,7 +48,7 @@ class WordCache {
   static bool Holds(const Entry& entry, absl::string_view word) {
     return entry.word_bytes == word.size() && std::memcmp(entry.word, word.data(), word.size()) == 0;
   }
-  // `ids` is what the word became; too many are not kept.
+  // Stores the ids of `word`, unless there are more than kMaxIds.
   static void Fill(Entry& entry, absl::string_view word, const int32_t* ids, size_t num_ids) {
     if (num_ids > kMaxIds) return;
     entry.word_bytes = static_cast<uint8_t>(word.size());

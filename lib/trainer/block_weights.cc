@@ -3,8 +3,10 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "checkpoint/examine.h"
 #include "checkpoint/finite_values.h"
 #include "checkpoint/model_weights.h"
@@ -13,15 +15,26 @@
 
 namespace trainctl::trainer {
 
+namespace {
+
+// The name in recipes and in `checkpoint export --dtype`.
+absl::string_view NameOf(DType dtype) {
+  if (dtype == DType::kBF16) return "bf16";
+  return dtype == DType::kF16 ? "fp16" : "fp32";
+}
+
+}  // namespace
+
 BlockWeights::BlockWeights(const InferenceDeps& deps)
     : deps_(deps),
       spec_(deps.recipe->model.spec),
       ledger_(model::Inventory(spec_), layout::Mesh{}, 0),
       stays_(ledger_.buckets().size()),
       buckets_(ledger_.buckets().size()),
-      bound_(static_cast<size_t>(model::NumBlocks(spec_))) {
+      graph_(model::BuildGraph(spec_, ledger_.inventory(), {})),
+      bound_(graph_->blocks.size()) {
   int64_t total = 0, largest = 0;
-  for (int block = 0; block < model::NumBlocks(spec_); ++block) {
+  for (int block = 0; block < graph_->num_blocks(); ++block) {
     int64_t of_block = 0;
     for (const int bucket : ledger_.buckets_of_block(block))
       of_block += ledger_.buckets()[static_cast<size_t>(bucket)].numel;
@@ -53,6 +66,20 @@ absl::StatusOr<std::unique_ptr<BlockWeights>> BlockWeights::Open(const Inference
   return weights;
 }
 
+DType BlockWeights::TypeOnDisk(const std::string& parameter) const {
+  if (reader_.has_value()) return reader_->Find(parameter)->dtype;
+  return folder_.has_value() ? checkpoint::WeightsOf(*folder_, parameter).dtype : DType::kF32;
+}
+
+Json BlockWeights::Describe() const {
+  std::set<absl::string_view> types;
+  for (const model::Parameter& parameter : inventory()) types.insert(NameOf(TypeOnDisk(parameter.name)));
+  const bool is_folder = deps_.checkpoint_path.empty();
+  return {{is_folder ? "model" : "checkpoint", is_folder ? deps_.recipe->model.from : deps_.checkpoint_path},
+          {"weights_dtype", absl::StrJoin(types, "+")},
+          {"compute_dtype", std::string(NameOf(DType::kF32))}};
+}
+
 absl::Status BlockWeights::ReadCheckpoint(const model::Parameter& parameter, int64_t begin,
                                           absl::Span<float> values) const {
   const DType dtype = reader_->Find(parameter.name)->dtype;
@@ -79,8 +106,10 @@ absl::Status BlockWeights::ReadCheckpoint(const model::Parameter& parameter, int
 absl::Status BlockWeights::Read(int parameter, int64_t begin, absl::Span<float> values) const {
   const model::Parameter& read = inventory()[static_cast<size_t>(parameter)];
   if (reader_.has_value()) return ReadCheckpoint(read, begin, values);
-  if (folder_.has_value())
-    return ReadFloats(*folder_, checkpoint::WeightsOf(*folder_, read.name), begin, values);
+  if (folder_.has_value()) {
+    return Annotate(ReadFloats(*folder_, checkpoint::WeightsOf(*folder_, read.name), begin, values),
+                    deps_.recipe->model.from);
+  }
   parallel::DrawInitial(read, deps_.recipe->run.seed, begin, values);
   return absl::OkStatus();
 }
@@ -107,12 +136,11 @@ absl::StatusOr<const nn::BoundParameters*> BlockWeights::Of(int block) {
     const bool is_needed = std::find(needed.begin(), needed.end(), static_cast<int>(bucket)) != needed.end();
     if (!stays_[bucket] && !is_needed) buckets_[bucket].reset();
   }
-  for (const int bucket : needed) {
-    TRAINCTL_RETURN_IF_ERROR(ReadBucket(bucket));
-    const layout::Bucket& read = ledger_.buckets()[static_cast<size_t>(bucket)];
-    for (size_t k = 0; k < read.parameters.size(); ++k)
-      bound[read.parameters[k]].data =
-          buckets_[static_cast<size_t>(bucket)].data_ptr<float>() + read.offsets[k];
+  for (const int bucket : needed) TRAINCTL_RETURN_IF_ERROR(ReadBucket(bucket));
+  bound.clear();
+  for (const int parameter : graph_->blocks[static_cast<size_t>(block)].parameters) {
+    const at::Tensor& bucket = buckets_[static_cast<size_t>(ledger_.bucket_of(parameter))];
+    bound.push_back({.data = bucket.data_ptr<float>() + ledger_.offset_of(parameter)});
   }
   return &bound;
 }

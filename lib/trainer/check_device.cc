@@ -15,6 +15,7 @@
 #include "comm/device_backend.h"
 #include "device/error_text.h"
 #include "device/graph.h"
+#include "kernels/kernels.h"
 #include "trainer/device_operators.h"
 #include "trainer/run_worker.h"
 
@@ -112,7 +113,7 @@ OperatorCheck CheckFailedGraph(const device::Device& device) {
     (void)add_one();
     return device.Synchronize();
   });
-  if (failed.ok()) return fail("a graph was made although the host waited for the device");
+  if (failed.ok()) return fail("a graph was captured although the host waited for the device");
   if (ExitCodeFor(failed.status()) == ExitCode::kWorkerFailed)
     return fail(std::string(failed.status().message()));
   (void)add_one();

@@ -1,9 +1,6 @@
 #include "trainer/checkpointing.h"
 
-#include <c10/util/Half.h>
-
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <set>
 #include <utility>
@@ -18,6 +15,7 @@
 #include "checkpoint/checkpoint_io.h"
 #include "checkpoint/examine.h"
 #include "checkpoint/finite_values.h"
+#include "checkpoint/float_values.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/model_weights.h"
 #include "kernels/kernels.h"
@@ -101,8 +99,8 @@ absl::StatusOr<StateNames> FindStates(const std::string& path, const checkpoint:
     if (!checkpoint::IsOptimizerState(tensor)) continue;
     const auto it = known.find(tensor.name);
     if (it == known.end()) {
-      return BadDataError(absl::StrCat(path, " holds ", tensor.name,
-                                       ", which this model does not have: it is of another model"));
+      return BadDataError(absl::StrCat(path, " contains ", tensor.name,
+                                       ", which this model does not have; it belongs to a different model"));
     }
     found.insert(it->second);
   }
@@ -118,13 +116,13 @@ absl::Status CheckStates(const std::string& path, const StateNames& found,
     if (found.count(std::string(kind.name)) == 0) missing.emplace(kind.name);
   }
   if (found == wanted) return absl::OkStatus();
-  return BadDataError(absl::StrCat(
-      path, " holds ", found.empty() ? "no optimizer state" : absl::StrJoin(found, ", "),
-      found.empty() ? "" : absl::StrCat(", the state of ", OptimizerThatKeeps(found)), "; ", optimizer.name,
-      " keeps ", absl::StrJoin(wanted, ", "),
-      missing.empty() ? "" : absl::StrCat("; missing: ", absl::StrJoin(missing, ", ")),
-      ". Resume with the optimizer that saved it, or start a new run from its parameters alone: ",
-      "model.weights = \"", path, "\""));
+  return BadDataError(
+      absl::StrCat(path, " contains ", found.empty() ? "no optimizer state" : absl::StrJoin(found, ", "),
+                   found.empty() ? "" : absl::StrCat(", the state of ", OptimizerThatKeeps(found)), "; ",
+                   optimizer.name, " keeps ", absl::StrJoin(wanted, ", "),
+                   missing.empty() ? "" : absl::StrCat("; missing: ", absl::StrJoin(missing, ", ")),
+                   ". Resume with the optimizer that saved it, or start a new run from only its parameters: ",
+                   "model.weights = \"", path, "\""));
 }
 
 }  // namespace
@@ -158,7 +156,7 @@ absl::Status RankSave::Do(const std::atomic<bool>* cancelled) {
     case SavePhase::kDone:
       break;
   }
-  return InternalError("nothing is left of this save");
+  return InternalError("this save was already discarded");
 }
 
 absl::Status RankSave::AdvanceTogether(comm::Group& world, const absl::Status& own) {
@@ -176,12 +174,13 @@ absl::Status RankSave::Write(const std::atomic<bool>* cancelled) {
   const RealClock clock;  // of the disk, also where a test has its own time
   const absl::Duration begin = clock.Monotonic();
   const auto read = [&](size_t slice, int64_t element, absl::Span<std::byte> bytes) {
-    if (cancelled != nullptr && *cancelled) return absl::CancelledError("the save was given up");
+    if (cancelled != nullptr && *cancelled) return absl::CancelledError("the save was abandoned");
     device_.CopyToHost(bytes.data(), own.At(slice, element), static_cast<int64_t>(bytes.size()));
     const checkpoint::Slice& tensor = own.slices[slice];
     if (!checkpoint::IsOptimizerState(tensor) && !checkpoint::AllFinite(tensor.dtype, bytes)) {
       return CheckFailedError(absl::StrCat("the weights after step ", counters_.step, " are not finite (",
-                                           tensor.name, " has NaN or infinite values): they are not saved"));
+                                           tensor.name,
+                                           " contains NaN or infinite values), so they are not saved"));
     }
     written_.bytes += static_cast<int64_t>(bytes.size());
     return absl::OkStatus();
@@ -200,9 +199,8 @@ absl::Status RankSave::Commit() {
   if (removed.ok() || absl::IsInvalidArgument(removed)) return removed;
   // The checkpoint is good; what should have gone takes room and no more.
   if (options_.warn) {
-    options_.warn(
-        absl::StrCat("an older checkpoint could not be removed, which is tried again after the next save: ",
-                     removed.message()));
+    options_.warn(absl::StrCat("could not remove an older checkpoint; will retry after the next save: ",
+                               removed.message()));
   }
   return absl::OkStatus();
 }
@@ -273,20 +271,18 @@ absl::StatusOr<RunCounters> LoadCheckpoint(const std::string& path, parallel::Sh
 }
 
 void ConvertToFloat(DType dtype, const std::byte* raw, absl::Span<float> values) {
-  const int64_t count = static_cast<int64_t>(values.size());
-  if (dtype != DType::kF16) return kernels::Cpu().For(dtype).assign(values.data(), raw, count);
-  for (size_t i = 0; i < values.size(); ++i) {
-    uint16_t bits;
-    std::memcpy(&bits, raw + i * sizeof bits, sizeof bits);
-    values[i] = c10::detail::fp16_ieee_to_fp32_value(bits);
+  if (dtype == DType::kF16) {
+    return checkpoint::ConvertToFloat(dtype, {raw, values.size() * sizeof(uint16_t)}, values);
   }
+  kernels::Cpu().For(dtype).assign(values.data(), raw, static_cast<int64_t>(values.size()));
 }
 
 namespace {
 
 // What this rank holds of a tensor.
 absl::Status LoadBox(const checkpoint::ModelFolder& folder, const checkpoint::ModelTensor& tensor,
-                     const layout::HeldBox& held, parallel::ShardedState& state) {
+                     const layout::HeldBox& held, parallel::ShardedState& state,
+                     checkpoint::OddWeights* odd) {
   constexpr int64_t kAtOnce = int64_t{1} << 20;
   std::vector<float> values;
   const layout::Runs runs(held.box, layout::WholeBox(tensor.shape), held.box);
@@ -296,6 +292,7 @@ absl::Status LoadBox(const checkpoint::ModelFolder& folder, const checkpoint::Mo
       const int64_t count = std::min(kAtOnce, run.count - done);
       values.resize(static_cast<size_t>(count));
       TRAINCTL_RETURN_IF_ERROR(ReadFloats(folder, tensor, run.from + done, absl::MakeSpan(values)));
+      if (odd != nullptr) odd->See(tensor, run.from + done, values);
       state.SetMaster(held.bucket, held.offset + run.to + done, values);
     }
   }
@@ -320,14 +317,42 @@ absl::Status ReadFloats(const checkpoint::ModelFolder& folder, const checkpoint:
   return absl::OkStatus();
 }
 
-absl::Status LoadModelFolder(const std::string& path, parallel::ShardedState& state) {
+absl::Status LoadModelFolder(const std::string& path, parallel::ShardedState& state,
+                             checkpoint::OddWeights* odd) {
   TRAINCTL_ASSIGN_OR_RETURN(const checkpoint::ModelFolder folder, checkpoint::ModelFolder::Open(path));
   const std::vector<model::Parameter>& inventory = state.ledger().inventory();
   TRAINCTL_RETURN_IF_ERROR(checkpoint::CheckWeights(path, folder, inventory));
   for (const layout::HeldBox& held : state.ledger().BoxesHeld(state.rank())) {
     const model::Parameter& parameter = inventory[static_cast<size_t>(held.parameter)];
     TRAINCTL_RETURN_IF_ERROR(
-        Annotate(LoadBox(folder, checkpoint::WeightsOf(folder, parameter.name), held, state), path));
+        Annotate(LoadBox(folder, checkpoint::WeightsOf(folder, parameter.name), held, state, odd), path));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WarnOfOddWeights(const std::string& path, const checkpoint::OddWeights& odd,
+                              const parallel::ShardedState& state, bool holds_first_copy, comm::Group& world,
+                              const std::function<void(const std::string&)>& warn) {
+  TRAINCTL_ASSIGN_OR_RETURN(const checkpoint::ModelFolder folder, checkpoint::ModelFolder::Open(path));
+  const std::vector<model::Parameter>& parameters = state.ledger().inventory();
+  std::vector<double> nonzero;
+  for (const model::Parameter& parameter : parameters) {
+    nonzero.push_back(odd.HasNonZero(checkpoint::WeightsOf(folder, parameter.name).name) ? 1 : 0);
+  }
+  TRAINCTL_RETURN_IF_ERROR(world.AllReduceScalars("weights", absl::MakeSpan(nonzero)));
+  std::vector<std::string> texts;
+  if (holds_first_copy) texts = odd.HugeValues();
+  std::vector<std::string> zeros;
+  for (size_t i = 0; i < parameters.size() && state.rank() == 0; ++i) {
+    if (nonzero[i] == 0 && parameters[i].shape.size() > 1) zeros.push_back(parameters[i].name);
+  }
+  if (!zeros.empty()) {
+    const std::string others = zeros.size() == 1 ? "" : absl::StrCat(" (and ", zeros.size() - 1, " others)");
+    texts.push_back(absl::StrCat(zeros.front(), others, " contains only zeros"));
+  }
+  for (const std::string& text : texts) {
+    warn(absl::StrCat(path, ": ", text,
+                      "; a trained model has no such weights, so the folder may be damaged"));
   }
   return absl::OkStatus();
 }

@@ -1,5 +1,11 @@
-// State of a run to and from a checkpoint: which slices this rank holds, and its counters. The
-// slices come from the ledger, so any layout reads what any other wrote.
+// Writes the state of a run to a checkpoint and reads it back: this rank's slices of the tensors, and the
+// run's counters. The slices come from the ledger, so a checkpoint can be read under a different layout than
+// it was written with.
+//
+//   TRAINCTL_ASSIGN_OR_RETURN(const Written written, SaveCheckpoint(options, state, counters, world));
+//   TRAINCTL_ASSIGN_OR_RETURN(counters, LoadCheckpoint(path, state, /*weights_only=*/false));
+//
+// A function marked "Local" does not communicate with other ranks. Not thread-safe.
 #pragma once
 
 #include <atomic>
@@ -13,104 +19,116 @@
 #include "absl/time/time.h"
 #include "checkpoint/checkpoint_io.h"
 #include "checkpoint/model_folder.h"
+#include "checkpoint/odd_weights.h"
 #include "comm/communicator.h"
 #include "parallel/sharded_state.h"
 #include "recipe/recipe.h"
 
 namespace trainctl::trainer {
 
-// Everything that is not a tensor.
+// The part of a run's state that is not in tensors.
 struct RunCounters {
-  int64_t step = 0;     // steps done
+  int64_t step = 0;     // completed steps
   int64_t updates = 0;  // steps that changed the weights
-  int64_t tokens = 0;
+  int64_t tokens = 0;   // tokens of all completed steps
   int64_t skipped = 0;  // steps without an update because their loss or gradient was not finite
-  // The record of `step`, if it is saved before the step is evaluated: metrics.jsonl may lack its line, or
-  // the line's evaluation. A JSON object (telemetry::ParseStepRecord); empty if the log is complete.
+  // The record of `step` as a JSON object (telemetry::ParseStepRecord), if the step is saved before it is
+  // evaluated. metrics.jsonl may then lack the step's line, or the evaluation in it. Empty if the log is
+  // complete.
   std::string unlogged_json = {};
   bool operator==(const RunCounters&) const = default;
 };
 
 struct SaveOptions {
   std::string root;  // "<run>/checkpoints"
-  std::string tag;   // of checkpoint::CheckpointWriter
+  std::string tag;   // see checkpoint::CheckpointWriter
   checkpoint::Retention retention;
-  std::string description_json;  // layout, threads, build: for people and for the resume warning
-  // Both on rank 0, by the thread that commits; may be empty. The first makes the run's logs durable
-  // before the commit; the second hears what went wrong without harm to the checkpoint.
+  // Describes the conditions on which the run's exact bits depend, as JSON (DescribeNumerics in numerics.h).
+  // A resume under other conditions prints the differences.
+  std::string description_json;
+  // Makes the run's logs durable. Called on rank 0 before the commit, on the thread that saves; may be empty.
+  // An error fails the save.
   std::function<absl::Status()> sync_logs;
-  // Before each phase, on every rank, by the thread that saves; may be empty. An error ends the save: the
-  // folder of the run is another one, say.
+  // Checks that the run folder is still the same one. Called on every rank before each phase, on the thread
+  // that saves; may be empty. An error ends the save.
   std::function<absl::Status()> check_folder;
+  // Receives problems that do not affect the checkpoint. Called on rank 0, on the thread that saves; may be
+  // empty.
   std::function<void(const std::string&)> warn;
 };
 
-// Where this rank's part of a bucket lies: in the state, or in a copy of it.
+// Returns the memory of this rank's part of a bucket, either in the state or in a copy of it.
 using PartsOf = std::function<const optim::Parts&(int bucket)>;
 
-// What a rank has written of a checkpoint, and how long that took, the sync of its file included.
+// The number of bytes that a rank has written for a checkpoint, and the time to write and sync its file.
 struct Written {
   int64_t bytes = 0;
   absl::Duration time;
 };
 
-// A save has three phases; every rank must have done one before any begins the next. Only rank 0 has
-// something to do in the first and the last.
+// The phases of a save. All ranks must complete a phase before any rank begins the next. Only rank 0 has work
+// in kBegin and kCommit.
 enum class SavePhase : uint8_t { kBegin, kWrite, kCommit, kDone };
 
-// What one rank does for a save. Host memory: one buffer.
+// One rank's part of a save. Allocates one buffer of host memory while it writes.
 class RankSave {
  public:
-  // Of the ledger, rank and optimizer of `state`, but from `parts`, which name memory of `device`; all of
-  // them must outlive it.
+  // Takes the ledger, rank and optimizer from `state`, and the values from `parts`, which is in the memory of
+  // `device`. `device`, `state` and the memory of `parts` must outlive this object.
   RankSave(const SaveOptions& options, const device::Device& device, const parallel::ShardedState& state,
            PartsOf parts, const RunCounters& counters);
 
   SavePhase phase() const { return phase_; }
-  // This rank's part of phase(), which is not kDone. `cancelled`: null, or true: ends soon, with kCancelled.
-  // Failures are those of checkpoint::CheckpointWriter; one to remove older checkpoints is a warning.
+  // Does this rank's part of phase(), which must not be kDone. `cancelled` may be null; if it becomes true
+  // during kWrite, the call soon returns a Cancelled status. Returns CheckFailedError if a weight is not
+  // finite. Also returns the errors of checkpoint::CheckpointWriter and of the callbacks in the options. A
+  // failure to remove older checkpoints is only a warning.
   absl::Status Do(const std::atomic<bool>* cancelled);
-  // Every rank has done phase().
+  // Goes to the next phase. Call this when every rank has completed phase().
   void Advance() { phase_ = static_cast<SavePhase>(static_cast<uint8_t>(phase_) + 1); }
-  // Collective: Advance when no rank's part, `own` here, has failed.
+  // Collective. Calls Advance if no rank has failed; `own` is the status of this rank's part. Otherwise
+  // returns an error, as AllSucceeded.
   absl::Status AdvanceTogether(comm::Group& world, const absl::Status& own);
   int64_t step() const { return counters_.step; }
-  const Written& written() const { return written_; }  // once kWrite is done
+  const Written& written() const { return written_; }  // valid when kWrite is done
 
  private:
   absl::Status Write(const std::atomic<bool>* cancelled);
-  absl::Status Commit();  // and retention
+  absl::Status Commit();  // commits and removes older checkpoints
 
   const SaveOptions options_;
   const device::Device& device_;
   const parallel::ShardedState& state_;
   const PartsOf parts_;
   const RunCounters counters_;
-  std::optional<checkpoint::CheckpointWriter> writer_;  // of ranks that write
+  std::optional<checkpoint::CheckpointWriter> writer_;  // only on ranks that write
   SavePhase phase_ = SavePhase::kBegin;
   Written written_;
 };
 
-// Collective: a rank that failed tells the others, so that all of them stop here with one voice.
+// Collective over `world`. Returns OK if `own` is OK on every rank. Otherwise returns `own` on the ranks that
+// failed, and a WorkerError that contains `name` on the others, so that all ranks stop together.
 absl::Status AllSucceeded(comm::Group& world, absl::string_view name, const absl::Status& own);
 
-// Collective over `world`. Returns when the checkpoint is committed.
+// Collective over `world`. Saves a checkpoint, and returns when it is committed. Returns the errors of
+// RankSave::Do, or WorkerError if only another rank failed.
 absl::StatusOr<Written> SaveCheckpoint(const SaveOptions& options, const parallel::ShardedState& state,
                                        const RunCounters& counters, comm::Group& world);
 
-// A committed checkpoint that is to be loaded by this rank.
+// A committed checkpoint from which this rank loads its state. Local.
 class StoredState {
  public:
-  // Its manifest alone is read. BadDataError: it is of another model, or of another optimizer (unless
-  // weights_only), or its manifest is damaged.
+  // Opens the checkpoint and reads only its manifest. Returns BadDataError if the manifest is damaged or the
+  // checkpoint is of another model. Unless weights_only, also returns BadDataError if it does not have
+  // exactly the state of this optimizer. Returns EnvironmentError if its format is newer than this program.
   static absl::StatusOr<StoredState> Open(const std::string& path, const parallel::ShardedState& state,
                                           bool weights_only);
-  // Fills the masters, and the optimizer's state unless weights_only. What it reads is verified: BadDataError
-  // where it is not what was written or, which is put into `non_finite`, weights are not finite. The state is
-  // then filled in part.
+  // Fills the masters and, unless weights_only, the optimizer's state. Verifies all data that it reads.
+  // Returns BadDataError if they are damaged or if a weight is not finite; in the second case also sets
+  // `non_finite`, unless it is null. After an error, the state may be partly overwritten.
   absl::Status Read(parallel::ShardedState& state, bool* non_finite = nullptr) const;
   const RunCounters& counters() const { return counters_; }
-  const std::string& description_json() const { return description_json_; }  // "": it has none
+  const std::string& description_json() const { return description_json_; }  // empty if it has none
 
  private:
   StoredState(std::string path, checkpoint::CheckpointReader reader, bool weights_only)
@@ -122,16 +140,28 @@ class StoredState {
   std::string description_json_;
 };
 
-// Local. Opens and reads.
+// Local. Opens a checkpoint, reads it into `state` and returns its counters. Returns the errors of
+// StoredState.
 absl::StatusOr<RunCounters> LoadCheckpoint(const std::string& path, parallel::ShardedState& state,
                                            bool weights_only);
 
-// Elements of a type that can be loaded, as floats: exact.
+// Like checkpoint::ConvertToFloat, but uses the vectorized kernels for F32 and BF16. `raw` holds
+// values.size() elements.
 void ConvertToFloat(DType dtype, const std::byte* raw, absl::Span<float> values);
-// Local. Elements of a tensor of a Hugging Face folder from the `begin`-th on, as floats.
+// Local. Reads elements of a tensor in a Hugging Face folder, starting at element `begin`, and converts them
+// to floats. Returns BadDataError if the data are damaged or not finite.
 absl::Status ReadFloats(const checkpoint::ModelFolder& folder, const checkpoint::ModelTensor& tensor,
                         int64_t begin, absl::Span<float> values);
-// Local. Fills the masters from such a folder.
-absl::Status LoadModelFolder(const std::string& path, parallel::ShardedState& state);
+// Local. Fills the masters from a Hugging Face folder. Passes all weights that it reads to `odd`, unless it
+// is null. Returns BadDataError if the folder does not fit the model, is damaged, or has weights that are not
+// finite.
+absl::Status LoadModelFolder(const std::string& path, parallel::ShardedState& state,
+                             checkpoint::OddWeights* odd = nullptr);
+// Collective over `world`. Warns of loaded weights that are finite but unlikely in a trained model. `odd` has
+// seen the weights that this rank loaded from `path`. A rank with `holds_first_copy` warns of huge values in
+// its part. Rank 0 warns of matrices that contain only zeros on all ranks.
+absl::Status WarnOfOddWeights(const std::string& path, const checkpoint::OddWeights& odd,
+                              const parallel::ShardedState& state, bool holds_first_copy, comm::Group& world,
+                              const std::function<void(const std::string&)>& warn);
 
 }  // namespace trainctl::trainer

@@ -45,7 +45,7 @@ absl::StatusOr<bool> MeasureChoice(const device::Device& device, const nn::Atten
   try {
     seconds = nn::TimeAttention(device, shape);
   } catch (const std::exception& error) {
-    return WorkerError(absl::StrCat("attention could not be timed: ", device::ErrorText(error)));
+    return WorkerError(absl::StrCat("could not time attention: ", device::ErrorText(error)));
   }
   if (!seconds.has_value()) return true;  // what serves is used: there is nothing to choose
   const double cudnn = seconds->cudnn.both(), flash = seconds->flash.both();
@@ -55,9 +55,9 @@ absl::StatusOr<bool> MeasureChoice(const device::Device& device, const nn::Atten
   choices.push_back(choice);
   TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(path, run::FormatAttentionChoices(choices)));
   const auto text = [](double s) { return absl::StrFormat("%.3g ms", 1e3 * s); };
-  say(absl::StrCat("attention of a layer and micro-batch: flash takes ", text(flash), ", cuDNN ",
-                   choice.cudnn_seconds ? text(cudnn) : "has no kernel for this shape", "; ",
-                   choice.uses_cudnn ? "cuDNN" : "flash", " is used"));
+  say(absl::StrCat("attention per layer and micro-batch: flash takes ", text(flash), ", cuDNN ",
+                   choice.cudnn_seconds ? text(cudnn) : "has no kernel for this shape", "; using ",
+                   choice.uses_cudnn ? "cuDNN" : "flash"));
   return choice.uses_cudnn;
 }
 

@@ -1,5 +1,6 @@
-// Which attention kernel of a device computes a run, where there are two: decided once a shape, by time, and
-// kept in the run folder, so that a resumed run has the same bits.
+// Chooses the attention kernel for a run on a device that has two (flash attention and cuDNN's). The faster
+// one is chosen by measurement, once per shape and device name, and recorded in the run folder. A resumed run
+// uses the recorded choice and so computes the same bits.
 #pragma once
 
 #include <functional>
@@ -13,8 +14,15 @@
 
 namespace trainctl::trainer {
 
-// Collective, before the first pass. Rank 0 times the kernels on its device, unless `path` says what was
-// chosen for this shape on a device of this name; the others follow. `say` is told by rank 0.
+// Collective over `world`; call it before the first pass. Sets the kernel for this process. Does nothing on
+// the CPU.
+//
+// Measures only if run.attention is "auto", run.deterministic is off and data.packing is "continuous". In all
+// other cases the kernel follows from the recipe. Rank 0 times the kernels on its device, for the `shape` of
+// one layer's micro-batch, and passes the times to `say`. It does not measure if the file at `path`
+// (run/attention_choices.h) has a choice for this shape and device name. The other ranks use the same kernel.
+//
+// Returns WorkerError if the kernels cannot be timed, and BadDataError on rank 0 if the file is damaged.
 absl::Status ChooseAttention(const recipe::Recipe& recipe, const device::Device& device,
                              const nn::AttentionShape& shape, const std::string& path, comm::Group& world,
                              const std::function<void(const std::string&)>& say);

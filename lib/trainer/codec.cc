@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "base/status.h"
+#include "tokenizer/config_beside.h"
 #include "tokenizer/utf8.h"
 
 namespace trainctl::trainer {
@@ -23,12 +24,16 @@ absl::StatusOr<model::SpecialTokens> TokensIn(const std::string& path) {
 absl::StatusOr<Codec> Codec::Open(const InferenceDeps& deps) {
   Codec codec;
   const recipe::Recipe& recipe = *deps.recipe;
+  codec.vocab_ = recipe.model.spec.vocab;
   int64_t& end = codec.end_;
   end = recipe.model.spec.vocab > kNumBytes ? kNumBytes : -1;
   if (recipe.data.tokenizer != "byte") {
     const bool is_there = PathExists(recipe.data.tokenizer) || !PathExists(deps.model_files_path);
-    TRAINCTL_ASSIGN_OR_RETURN(codec.tokenizer_, tokenizer::Tokenizer::Load(is_there ? recipe.data.tokenizer
-                                                                                    : deps.model_files_path));
+    TRAINCTL_ASSIGN_OR_RETURN(
+        const std::string file,
+        tokenizer::Tokenizer::FindFile(is_there ? recipe.data.tokenizer : deps.model_files_path));
+    TRAINCTL_ASSIGN_OR_RETURN(codec.tokenizer_, tokenizer::Tokenizer::Load(file));
+    codec.differences_ = tokenizer::DifferencesOfConfigBeside(*codec.tokenizer_, file);
     if (recipe.data.end_of_document != "auto") {
       TRAINCTL_RETURN_IF_ERROR(codec.tokenizer_->SetEndOfDocument(recipe.data.end_of_document));
     }
@@ -55,7 +60,12 @@ absl::StatusOr<std::vector<int32_t>> Codec::Encode(const std::string& prompt) co
   std::vector<int32_t> tokens = tokenizer_->prefix_ids();
   TRAINCTL_RETURN_IF_ERROR(tokenizer_->Encode(prompt, &tokens));
   if (tokens.empty()) TRAINCTL_RETURN_IF_ERROR(tokenizer_->Encode("\n", &tokens));
-  if (tokens.empty()) return UsageError("the prompt has no tokens; give a longer one");
+  if (tokens.empty()) return UsageError("the prompt contains no tokens; use a longer one");
+  const int32_t largest = *std::max_element(tokens.begin(), tokens.end());
+  if (largest >= vocab_) {
+    return UsageError(absl::StrCat("the prompt contains the token ", tokenizer_->TokenOf(largest), " (",
+                                   largest, "), but the model has only ", vocab_, " tokens"));
+  }
   return tokens;
 }
 

@@ -15,32 +15,33 @@ namespace {
 // of a millisecond, more threads cost more than they help: they wait for one another at every product.
 constexpr int64_t kWeightsWorthThreads = int64_t{1} << 20;
 
-int ThreadsOfOneToken(const model::ModelSpec& spec, int threads) {
+int ThreadsOfOneToken(const model::Architecture& spec, int threads) {
   return model::ParametersOfLayer(spec, 0).matrices < kWeightsWorthThreads ? 1 : threads;
 }
 
 }  // namespace
 
-ContextReader::ContextReader(const model::ModelSpec& spec, ParametersOf parameters_of, int64_t window,
+ContextReader::ContextReader(const model::Architecture& spec, ParametersOf parameters_of, int64_t window,
                              int threads)
     : spec_(spec),
       inventory_(model::Inventory(spec)),
       parameters_of_(std::move(parameters_of)),
-      rope_(nn::MakeRopeTables(device::Device::Cpu(), spec, window)),
+      rope_(nn::MakeRopeTables(device::Device::Cpu(), model::AnglesOf(spec), window)),
       window_(window),
       threads_(threads),
       threads_of_one_token_(ThreadsOfOneToken(spec, threads)),
-      one_token_(MakeRunners(1)),
-      caches_(static_cast<size_t>(model::NumBlocks(spec)), nn::KeyValueCache(window)) {}
+      graph_(GraphOf(1)),
+      one_token_(MakeRunners(*graph_)),
+      caches_(graph_->blocks.size(), nn::KeyValueCache(window)) {}
 
-std::vector<nn::SegmentRunner> ContextReader::MakeRunners(int64_t num_tokens) const {
+std::shared_ptr<const model::Graph> ContextReader::GraphOf(int64_t num_tokens) const {
+  return model::BuildGraph(spec_, inventory_, {{1, num_tokens}, DType::kF32, threads_});
+}
+
+std::vector<nn::SegmentRunner> ContextReader::MakeRunners(const model::Graph& graph) const {
   std::vector<nn::SegmentRunner> runners;
-  for (int block = 0; block < model::NumBlocks(spec_); ++block) {
-    runners.emplace_back(
-        device::Device::Cpu(),
-        model::BuildSegment(spec_, inventory_, block, {{1, num_tokens}, DType::kF32, threads_}), &rope_,
-        threads_);
-  }
+  for (const model::Segment& kind : graph.kinds)
+    runners.emplace_back(device::Device::Cpu(), kind, &rope_, threads_);
   return runners;
 }
 
@@ -61,16 +62,18 @@ absl::StatusOr<at::Tensor> ContextReader::ReadMore(absl::Span<const int32_t> tok
   std::vector<int32_t> positions(tokens.size());
   std::iota(positions.begin(), positions.end(), static_cast<int32_t>(num_tokens_));
   const nn::TokenView view{tokens.data(), nullptr, positions.data(), one_document.data(), nullptr};
-  const std::vector<nn::SegmentRunner> several = n > 1 ? MakeRunners(n) : std::vector<nn::SegmentRunner>{};
+  const std::vector<nn::SegmentRunner> several =
+      n > 1 ? MakeRunners(*GraphOf(n)) : std::vector<nn::SegmentRunner>{};
   const std::vector<nn::SegmentRunner>& runners = n > 1 ? several : one_token_;
   at::set_num_threads(n > 1 ? threads_ : threads_of_one_token_);
   at::Tensor hidden, logits;
-  for (int block = 0; block < model::NumBlocks(spec_); ++block) {
+  for (int block = 0; block < graph_->num_blocks(); ++block) {
     TRAINCTL_ASSIGN_OR_RETURN(const nn::BoundParameters* const parameters, parameters_of_(block));
-    const nn::SegmentRunner& runner = runners[static_cast<size_t>(block)];
-    if (block == model::EmbeddingBlock()) {
+    const nn::SegmentRunner& runner =
+        runners[static_cast<size_t>(graph_->blocks[static_cast<size_t>(block)].kind)];
+    if (runner.segment().inputs.empty()) {
       hidden = runner.Forward(*parameters, at::Tensor(), view, nullptr);
-    } else if (block == model::HeadBlock(spec_)) {
+    } else if (runner.segment().outputs.empty()) {
       logits = runner.Logits(*parameters, hidden, {n - 1});
     } else {
       hidden = runner.Continue(*parameters, hidden, view, caches_[static_cast<size_t>(block)]);

@@ -1,20 +1,30 @@
-// Reads a text that grows and says what may follow: keys and values of what was read are kept, so that a new
-// token costs the same wherever it stands. The blocks are those of training (nn/segment_runner.h). fp32, on
-// the CPU; sets ATen's number of threads. Not thread safe; ATen throws.
+// Computes the logits of the next token of a growing text. Caches the keys and values of the tokens that it
+// has read, so that each call processes only the new tokens. Uses the blocks of training
+// (nn/segment_runner.h), in fp32 on the CPU. Sets ATen's number of threads. Not thread-safe; ATen's
+// exceptions are not caught.
 //
-// A text may be longer than the window, the most tokens that are read together: when the window is full its
-// older half leaves, and the newer is read anew as the beginning of a text.
+//   ContextReader reader(spec, parameters_of, /*window=*/2048, threads);
+//   while (...) {
+//     TRAINCTL_ASSIGN_OR_RETURN(const at::Tensor logits, reader.Read(text));
+//     text.push_back(Sample(logits));
+//   }
+//
+// The window is the maximum number of tokens that are attended to together; a text may be longer. When the
+// window is full, its older half is dropped, and the newer half is read again as the beginning of a text.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "model/model_spec.h"
+#include "model/architecture.h"
+#include "model/graph.h"
+#include "model/parameters.h"
 #include "nn/bound_parameters.h"
 #include "nn/key_value_cache.h"
 #include "nn/rope_tables.h"
@@ -24,32 +34,36 @@ namespace trainctl::trainer {
 
 class ContextReader {
  public:
-  // What a block computes with, in fp32; it stays where it is until another is asked for.
+  // Returns the parameters of a block in fp32. They must stay valid until the next call.
   using ParametersOf = std::function<absl::StatusOr<const nn::BoundParameters*>(int block)>;
-  ContextReader(const model::ModelSpec& spec, ParametersOf parameters_of, int64_t window, int threads);
+  // Borrows `spec`. `window` is in tokens.
+  ContextReader(const model::Architecture& spec, ParametersOf parameters_of, int64_t window, int threads);
 
-  // Logits [1, vocab] of the token after `text`, which is that of the last call with more tokens (at least
-  // one) at its end.
+  // Returns the logits of the token after `text`, with shape [1, vocab]. `text` must be the text of the last
+  // call followed by at least one more token. Returns the errors of ParametersOf.
   absl::StatusOr<at::Tensor> Read(absl::Span<const int32_t> text);
 
-  // What is left of a full window.
+  // Returns the number of tokens that are kept when the window is full.
   static int64_t KeptOf(int64_t window) { return window > 1 ? window / 2 : 1; }
 
  private:
-  std::vector<nn::SegmentRunner> MakeRunners(int64_t num_tokens) const;
+  // Returns a runner for each kind of segment in the graph.
+  std::vector<nn::SegmentRunner> MakeRunners(const model::Graph& graph) const;
+  std::shared_ptr<const model::Graph> GraphOf(int64_t num_tokens) const;
   absl::StatusOr<at::Tensor> ReadMore(absl::Span<const int32_t> tokens);
 
-  const model::ModelSpec& spec_;
+  const model::Architecture& spec_;
   const std::vector<model::Parameter> inventory_;
   const ParametersOf parameters_of_;
   const nn::RopeTables rope_;
   const int64_t window_;
   const int threads_;
   const int threads_of_one_token_;
-  const std::vector<nn::SegmentRunner> one_token_;  // by block
-  std::vector<nn::KeyValueCache> caches_;           // by block; those of embedding and head stay empty
-  int64_t begin_ = 0;                               // of what was read within the text
-  int64_t num_tokens_ = 0;                          // that were read
+  const std::shared_ptr<const model::Graph> graph_;  // graph for one token
+  const std::vector<nn::SegmentRunner> one_token_;   // runners for one token, by kind
+  std::vector<nn::KeyValueCache> caches_;  // one per block; those of the embedding and head stay empty
+  int64_t begin_ = 0;                      // index in the text of the first cached token
+  int64_t num_tokens_ = 0;                 // number of cached tokens
 };
 
 }  // namespace trainctl::trainer

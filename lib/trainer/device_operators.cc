@@ -83,9 +83,13 @@ class Operators {
   void Passes() {
     Embedding();
     RmsNorm();
+    RmsNormHeads();
+    LayerNorm();
     Rope();
+    PartialRope();
     JoinHeads();
     SwiGlu();
+    Activations();
     Elementwise();
     CrossEntropy();
   }
@@ -266,7 +270,8 @@ class Operators {
         },
         {{0, 1}, {0, 1}},
         [n, h](const device::Device&, const TypedKernels& k, Tensors& t) {
-          k.rms_norm(t[0].data_ptr(), t[1].data_ptr<float>(), t[2].data_ptr(), t[3].data_ptr(), 1e-5f, n, h);
+          k.rms_norm(t[0].data_ptr(), t[1].data_ptr<float>(), t[2].data_ptr(), t[3].data_ptr(),
+                     kernels::Gain::kWeight, 1e-5f, n, h);
         });
     Add(
         "add_rms_norm",
@@ -277,7 +282,7 @@ class Operators {
         {{0, 1, 4}, {0, 1}},
         [n, h](const device::Device&, const TypedKernels& k, Tensors& t) {
           k.add_rms_norm(t[4].data_ptr(), t[0].data_ptr(), t[1].data_ptr(), t[2].data_ptr(), t[3].data_ptr(),
-                         1e-5f, n, h);
+                         kernels::Gain::kOnePlusWeight, 1e-5f, n, h);
         });
     for (bool accumulate : {false, true}) {
       Add(
@@ -289,9 +294,68 @@ class Operators {
           {{0, 1}, accumulate ? std::vector<size_t>{} : std::vector<size_t>{0}},
           [n, h, accumulate](const device::Device&, const TypedKernels& k, Tensors& t) {
             k.rms_norm_backward(t[0].data_ptr(), t[1].data_ptr<float>(), t[2].data_ptr(), t[3].data_ptr(),
-                                t[4].data_ptr<float>(), t[5].data_ptr(), accumulate, n, h);
+                                t[4].data_ptr<float>(), t[5].data_ptr(),
+                                accumulate ? kernels::Gain::kOnePlusWeight : kernels::Gain::kWeight,
+                                accumulate, n, h);
           });
     }
+  }
+
+  // A norm of the first heads of each row, and its gradient with that of the weight.
+  void RmsNormHeads() {
+    const int64_t n = n_, d = 64, heads = 3 * sizes_.heads;
+    const int64_t stride = (sizes_.is_dense ? 3 : 4) * sizes_.heads * d;
+    Add(
+        "rms_norm_heads",
+        [&] {
+          return Tensors{make_.Values({n, heads * d}), make_.Floats({n, heads}), make_.Values({n, stride}),
+                         make_.Values({d})};
+        },
+        {{0, 1}, {0, 1}},
+        [=](const device::Device&, const TypedKernels& k, Tensors& t) {
+          k.rms_norm_heads(t[0].data_ptr(), t[1].data_ptr(), t[2].data_ptr(), t[3].data_ptr(),
+                           kernels::Gain::kWeight, 1e-5f, n, heads, d, heads * d, stride);
+        });
+    Add(
+        "rms_norm_heads_backward",
+        [&] {
+          return Tensors{make_.Values({n, stride}), make_.Floats({d}), make_.Values({n, stride}),
+                         make_.Floats({n, heads}).abs_(), make_.Values({d})};
+        },
+        {{0, 1}, {}},
+        [=](const device::Device&, const TypedKernels& k, Tensors& t) {
+          k.rms_norm_heads_backward(t[0].data_ptr(), t[1].data_ptr(), t[0].data_ptr(), t[2].data_ptr(),
+                                    t[3].data_ptr(), t[4].data_ptr(), kernels::Gain::kOnePlusWeight, n, heads,
+                                    d, stride, stride);  // in place
+        });
+  }
+
+  void LayerNorm() {
+    const int64_t n = n_, h = h_;
+    Add(
+        "layer_norm",
+        [&] {
+          return Tensors{make_.Values({n, h}), make_.Floats({n}), make_.Floats({n}),
+                         make_.Values({n, h}), make_.Values({h}), make_.Values({h})};
+        },
+        {{0, 1, 2}, {0, 1, 2}},
+        [n, h](const device::Device&, const TypedKernels& k, Tensors& t) {
+          k.layer_norm(t[0].data_ptr(), t[1].data_ptr(), t[2].data_ptr(), t[3].data_ptr(), t[4].data_ptr(),
+                       t[5].data_ptr(), kernels::Gain::kWeight, 1e-5f, n, h);
+        });
+    Add(
+        "layer_norm_backward",
+        [&] {
+          return Tensors{make_.Values({n, h}),     make_.Floats({h}),    make_.Floats({h}),
+                         make_.Values({n, h}),     make_.Values({n, h}), make_.Floats({n}),
+                         make_.Floats({n}).abs_(), make_.Values({h})};
+        },
+        {{0, 1, 2}, {}},
+        [n, h](const device::Device&, const TypedKernels& k, Tensors& t) {
+          k.layer_norm_backward(t[0].data_ptr(), t[1].data_ptr(), t[2].data_ptr(), t[3].data_ptr(),
+                                t[4].data_ptr(), t[5].data_ptr(), t[6].data_ptr(), t[7].data_ptr(),
+                                kernels::Gain::kWeight, /*accumulate=*/true, n, h);
+        });
   }
 
   void Rope() {
@@ -308,6 +372,26 @@ class Operators {
           [=](const device::Device&, const TypedKernels& k, Tensors& t) {
             k.rope(t[0].data_ptr(), Words(t[1]), t[2].data_ptr<float>(), t[3].data_ptr<float>(), sign, n,
                    heads, d, stride);
+          });
+    }
+  }
+
+  // RoPE of half of each head.
+  void PartialRope() {
+    const int64_t n = n_, d = 64, rotated = 32, heads = 3 * sizes_.heads;
+    const int64_t stride = (sizes_.is_dense ? 3 : 4) * sizes_.heads * d;
+    for (const bool are_neighbors : {false, true}) {
+      Add(
+          are_neighbors ? "partial_rope of neighbors" : "partial_rope",
+          [&] {
+            return Tensors{make_.Values({n, stride}), make_.Words(n, 128),
+                           make_.Floats({128, rotated / 2}).cos_(), make_.Floats({128, rotated / 2}).sin_()};
+          },
+          {{0}, {}},
+          [=](const device::Device&, const TypedKernels& k, Tensors& t) {
+            k.partial_rope(t[0].data_ptr(), Words(t[1]), t[2].data_ptr<float>(), t[3].data_ptr<float>(), 1,
+                           are_neighbors ? kernels::RopePairs::kNeighbors : kernels::RopePairs::kHalves, n,
+                           heads, d, rotated, stride);
           });
     }
   }
@@ -350,12 +434,70 @@ class Operators {
         },
         {{0}, {}},
         [n, f](const device::Device&, const TypedKernels& k, Tensors& t) {
-          k.swiglu_backward(t[0].data_ptr(), t[1].data_ptr(), t[0].data_ptr(), n, f);  // over its own input
+          k.swiglu_backward(t[0].data_ptr(), t[1].data_ptr(), t[0].data_ptr(), n, f);  // in place
         });
+  }
+
+  void Activations() {
+    const int64_t n = n_, f = h_;
+    const std::pair<const char*, kernels::Activation> activations[] = {
+        {"silu", kernels::Activation::kSiLU},
+        {"gelu", kernels::Activation::kGelu},
+        {"gelu_tanh", kernels::Activation::kGeluTanh},
+        {"relu", kernels::Activation::kRelu},
+        {"relu_squared", kernels::Activation::kReluSquared}};
+    for (const auto& [name, activation] : activations) {
+      Add(
+          absl::StrCat("gated ", name),
+          [&] {
+            return Tensors{make_.Values({n, f}), make_.Values({n, 2 * f})};
+          },
+          {{0}, {0}},
+          [n, f, activation = activation](const device::Device&, const TypedKernels& k, Tensors& t) {
+            k.gated_activation(t[0].data_ptr(), t[1].data_ptr(), activation, n, f);
+          });
+      Add(
+          absl::StrCat("gated ", name, " backward"),
+          [&] {
+            return Tensors{make_.Values({n, 2 * f}), make_.Values({n, f})};
+          },
+          {{0}, {}},
+          [n, f, activation = activation](const device::Device&, const TypedKernels& k, Tensors& t) {
+            k.gated_activation_backward(t[0].data_ptr(), t[1].data_ptr(), t[0].data_ptr(), activation, n, f);
+          });
+      Add(
+          name,
+          [&] {
+            return Tensors{make_.Values({n, f}), make_.Values({n, f})};
+          },
+          {{0}, {0}},
+          [n, f, activation = activation](const device::Device&, const TypedKernels& k, Tensors& t) {
+            k.activation(t[0].data_ptr(), t[1].data_ptr(), activation, n * f);
+          });
+      Add(
+          absl::StrCat(name, " backward"),
+          [&] {
+            return Tensors{make_.Values({n, f}), make_.Values({n, f})};
+          },
+          {{0}, {}},
+          [n, f, activation = activation](const device::Device&, const TypedKernels& k, Tensors& t) {
+            k.activation_backward(t[0].data_ptr(), t[1].data_ptr(), t[0].data_ptr(), activation, n * f);
+          });
+    }
   }
 
   void Elementwise() {
     const int64_t n = n_, h = h_, count = n * h;
+    Add(
+        "scale",
+        [&] {
+          return Tensors{make_.Values({n, h}), make_.Values({n, h})};
+        },
+        {{0}, {0}},
+        [=](const device::Device&, const TypedKernels& k, Tensors& t) {
+          k.scale(t[0].data_ptr(), t[1].data_ptr(), 0.22f, count);
+        },
+        0);
     Add(
         "add",
         [&] {
@@ -421,17 +563,20 @@ class Operators {
     const int64_t n = std::max<int64_t>(n_ * h_ / vocab, 1);
     const at::Tensor mask =
         sizes_.is_dense ? at::ones({n}, at::kByte) : make_.Words(n, 4).ne(0).to(at::kByte);
-    for (bool want_gradient : {false, true}) {
+    for (const auto& [name, want_gradient, cap] :
+         {std::tuple("cross_entropy", false, 0.0f), std::tuple("cross_entropy with gradient", true, 0.0f),
+          std::tuple("cross_entropy with cap and gradient", true, 30.0f)}) {
       Add(
-          want_gradient ? "cross_entropy with gradient" : "cross_entropy",
+          name,
           [&] {
             return Tensors{make_.Floats({1}).to(at::kDouble), make_.Values({n, vocab}, 3),
                            make_.Words(n, vocab), mask, at::full({1}, 0.01f)};
           },
           want_gradient ? Results{{0, 1}, {}} : Results{{0}, {}},
-          [=](const device::Device&, const TypedKernels& k, Tensors& t) {
+          [n, vocab, want_gradient = want_gradient, cap = cap](const device::Device&, const TypedKernels& k,
+                                                               Tensors& t) {
             k.cross_entropy(t[0].data_ptr<double>(), t[1].data_ptr(), Words(t[2]), t[3].data_ptr<uint8_t>(),
-                            1e-4f, want_gradient ? t[4].data_ptr<float>() : nullptr, n, vocab);
+                            1e-4f, cap, want_gradient ? t[4].data_ptr<float>() : nullptr, n, vocab);
           });
     }
   }
@@ -458,7 +603,8 @@ class Operators {
           const nn::TokenView& view = on_device.view(0);
           nn::AttentionForward(shape, t[2], view, t[0], t[1]);
           const nn::RopeTables angles = {t[6], t[7]};
-          nn::AttentionBackward(shape, t[2], view, t[0], t[1], t[3], {k, Words(t[5]), angles}, t[4]);
+          const nn::Rotation rotation = {k, Words(t[5]), angles};
+          nn::AttentionBackward(shape, t[2], view, t[0], t[1], t[3], &rotation, t[4]);
         },
         dtype_ == DType::kBF16 ? 2 * kBf16Bound : kFloatBound, any_order);
   }

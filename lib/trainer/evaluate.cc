@@ -1,4 +1,4 @@
-// Held-out loss of a checkpoint, in one process.
+// Held-out loss of a model, in one process.
 
 #include <ATen/ATen.h>
 
@@ -40,14 +40,12 @@ class Evaluator {
   Evaluator(const InferenceDeps& deps, BlockWeights& weights)
       : recipe_(*deps.recipe),
         weights_(weights),
-        rope_(nn::MakeRopeTables(device::Device::Cpu(), weights.spec(), recipe_.data.seq_len)) {
+        rope_(nn::MakeRopeTables(device::Device::Cpu(), model::AnglesOf(weights.spec()),
+                                 recipe_.data.seq_len)) {
     const model::MicroBatchShape shape{1, recipe_.data.seq_len};
-    for (int block = 0; block < model::NumBlocks(weights.spec()); ++block) {
-      runners_.emplace_back(
-          device::Device::Cpu(),
-          model::BuildSegment(weights.spec(), weights.inventory(), block, {shape, DType::kF32, deps.threads}),
-          &rope_, deps.threads);
-    }
+    graph_ = model::BuildGraph(weights.spec(), weights.inventory(), {shape, DType::kF32, deps.threads});
+    for (const model::Segment& kind : graph_->kinds)
+      runners_.emplace_back(device::Device::Cpu(), kind, &rope_, deps.threads);
   }
 
   absl::StatusOr<Sums> Run(const data::EvalSet& set) {
@@ -80,10 +78,11 @@ class Evaluator {
 
   // Through all blocks.
   absl::Status Advance(std::vector<Sequence>& sequences) {
-    const int head = model::HeadBlock(weights_.spec());
+    const int head = graph_->num_blocks() - 1;
     for (int block = 0; block <= head; ++block) {
       TRAINCTL_ASSIGN_OR_RETURN(const nn::BoundParameters* const parameters, weights_.Of(block));
-      const nn::SegmentRunner& runner = runners_[static_cast<size_t>(block)];
+      const nn::SegmentRunner& runner =
+          runners_[static_cast<size_t>(graph_->blocks[static_cast<size_t>(block)].kind)];
       for (Sequence& sequence : sequences) {
         if (block == head) {
           runner.Loss(*parameters, sequence.hidden, sequence.View(), &sequence.loss);
@@ -98,17 +97,23 @@ class Evaluator {
   const recipe::Recipe& recipe_;
   BlockWeights& weights_;
   const nn::RopeTables rope_;
-  std::vector<nn::SegmentRunner> runners_;  // by block
+  std::shared_ptr<const model::Graph> graph_;
+  std::vector<nn::SegmentRunner> runners_;  // by kind
 };
 
 absl::StatusOr<std::string> Eval(const InferenceDeps& deps) {
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<data::EvalSet> sets, data::OpenEvalSets(*deps.recipe));
-  if (sets.empty()) return UsageError("the recipe has no evaluation set; give data.eval or a holdout");
+  if (sets.empty())
+    return UsageError("the recipe has no evaluation set; add [[data.eval]] with files or holdout");
   TRAINCTL_ASSIGN_OR_RETURN(const std::unique_ptr<BlockWeights> weights, BlockWeights::Open(deps));
   Evaluator evaluator(deps, *weights);
-  Json report = {
-      {"schema", "trainctl.eval.v1"}, {"checkpoint", deps.checkpoint_path}, {"sets", Json::array()}};
+  Json report = {{"schema", "trainctl.eval.v1"}};
+  report.update(weights->Describe());
+  report.update({{"seq_len", deps.recipe->data.seq_len}, {"sets", Json::array()}});
   for (const data::EvalSet& set : sets) {
+    if (set.placement.has_value() && set.placement->longer > 0) {
+      std::fprintf(stderr, "note: %s\n", data::FormatPlacement(*set.placement, deps.recipe->data).c_str());
+    }
     TRAINCTL_ASSIGN_OR_RETURN(const Sums sums, evaluator.Run(set));
     Json loss, perplexity;  // null if no target counts
     if (sums.loss_tokens > 0) {
@@ -116,11 +121,10 @@ absl::StatusOr<std::string> Eval(const InferenceDeps& deps) {
       loss = mean;
       perplexity = std::exp(mean);
     } else {
-      std::fprintf(
-          stderr,
-          "warning: no target of the evaluation set '%s' counts in the loss: data without completions, or "
-          "prompts that fill data.seq_len; it has no loss\n",
-          set.name.c_str());
+      std::fprintf(stderr,
+                   "warning: evaluation set '%s' has no loss, because none of its targets count toward it: "
+                   "the data has no completions, or prompts fill the sequences\n",
+                   set.name.c_str());
     }
     report["sets"].push_back({{"name", set.name},
                               {"loss", std::move(loss)},

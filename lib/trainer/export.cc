@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,7 @@
 #include "checkpoint/model_folder.h"
 #include "kernels/kernels.h"
 #include "model/config_json.h"
+#include "tokenizer/qwen2_words.h"
 #include "trainer/block_weights.h"
 #include "trainer/codec.h"
 
@@ -108,6 +110,19 @@ absl::Status WriteTokenizerConfig(const Codec& codec, const std::string& out_fol
   return WriteFileAtomic(path, config.dump(2) + "\n");
 }
 
+// A sentence if the AutoTokenizer of transformers would cut texts differently from the exported tokenizer,
+// else empty.
+absl::StatusOr<std::string> NoteOfAutoTokenizer(absl::string_view model_type, const std::string& out_folder) {
+  const std::string path = out_folder + "/tokenizer.json";
+  if (model_type != "qwen2" || !PathExists(path)) return std::string();
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  if (tokenizer::CutsAsQwen2(text)) return std::string();
+  return absl::StrCat(
+      "transformers 5 ignores the way ", path,
+      " splits text into words: for model_type qwen2, AutoTokenizer always uses Qwen's own normalizer and "
+      "pre-tokenizer. Load the tokenizer with PreTrainedTokenizerFast.from_pretrained instead");
+}
+
 // The files in `folder` that are not in `before`.
 absl::StatusOr<std::vector<ExportedFile>> NewFiles(const std::string& folder,
                                                    const std::vector<std::string>& before) {
@@ -133,6 +148,9 @@ absl::StatusOr<Exported> Export(const InferenceDeps& deps, const std::string& ou
       WriteFileAtomic(out_folder + "/config.json",
                       model::ToHuggingFaceConfig(weights->spec(), dtype, codec.special_tokens())));
   Exported exported{.is_bytes = codec.is_bytes()};
+  TRAINCTL_ASSIGN_OR_RETURN(std::string note,
+                            NoteOfAutoTokenizer(model::ModelTypeOf(weights->spec()), out_folder));
+  if (!note.empty()) exported.notes.push_back(std::move(note));
   TRAINCTL_ASSIGN_OR_RETURN(exported.files, NewFiles(out_folder, before));
   return exported;
 }

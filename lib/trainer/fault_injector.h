@@ -1,8 +1,10 @@
-// Ends a process at a chosen moment, for the crash tests: the environment variable TRAINCTL_FAULT
-// holds "<phase>:<n>:<target>:<rank>". When rank <rank> reaches <phase> for the n-th time (1-based),
-// it kills with SIGKILL <target>: "worker" (itself) or "launcher" (its parent). It leaves a mark
-// first, so that a test can tell that it struck, and a restarted worker that it must not again.
-// Thread safe.
+// Kills a process at a chosen moment, for the crash tests. The environment variable TRAINCTL_FAULT contains
+// "<phase>:<n>:<target>:<rank>". When rank <rank> reaches <phase> for the n-th time (counted from 1), it
+// sends SIGKILL to <target>: "worker" is the process itself and "launcher" is its parent. It first creates a
+// mark file, which shows a test that the fault occurred and prevents a restarted worker from repeating it.
+// Thread-safe.
+//
+//   TRAINCTL_FAULT=save:2:worker:0 trainctl launch recipe.toml
 #pragma once
 
 #include <cstdint>
@@ -15,8 +17,12 @@ namespace trainctl::trainer {
 
 class FaultInjector {
  public:
+  // `fault` is the value of TRAINCTL_FAULT. There is no fault if `fault` does not have the form above, if it
+  // is for another rank, or if the file at `mark_path` exists.
   FaultInjector(const std::string& fault, int rank, std::string mark_path);
+  // Whether this rank has a fault.
   bool armed() const { return !phase_.empty(); }
+  // Notes that this rank has reached `phase`, and kills the target if the fault is due.
   void Reach(absl::string_view phase);
 
  private:

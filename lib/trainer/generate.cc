@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <memory>
 #include <numeric>
 #include <vector>
@@ -59,8 +60,19 @@ int32_t Sample(const at::Tensor& logits, const GenerateOptions& options, int64_t
 
 std::string NoteOfWindow(int64_t window) {
   return absl::StrCat("the model reads at most ", window,
-                      " tokens (max_position_embeddings): a text that is ", "longer goes on from its newest ",
+                      " tokens (max_position_embeddings); a longer text continues from its newest ",
                       ContextReader::KeptOf(window));
+}
+
+// Notes on a Hugging Face folder, printed before the text.
+std::vector<std::string> NotesOfFolder(const InferenceDeps& deps, const Codec& codec, const Json& model) {
+  if (!deps.checkpoint_path.empty()) return {};
+  std::vector<std::string> notes = codec.differences();
+  if (model["weights_dtype"] != model["compute_dtype"]) {
+    notes.push_back(absl::StrCat("the weights are ", model["weights_dtype"].get<std::string>(),
+                                 "; the model computes in ", model["compute_dtype"].get<std::string>()));
+  }
+  return notes;
 }
 
 absl::StatusOr<Generated> Generate(const InferenceDeps& deps, const GenerateOptions& options,
@@ -68,10 +80,12 @@ absl::StatusOr<Generated> Generate(const InferenceDeps& deps, const GenerateOpti
   TRAINCTL_ASSIGN_OR_RETURN(const Codec codec, Codec::Open(deps));
   TRAINCTL_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, codec.Encode(options.prompt));
   TRAINCTL_ASSIGN_OR_RETURN(const std::unique_ptr<BlockWeights> weights, BlockWeights::Open(deps));
-  const model::ModelSpec& spec = weights->spec();
+  const model::Architecture& spec = weights->spec();
   // What is damaged is told before any text.
   for (int block = 0; weights->all_stay() && block < model::NumBlocks(spec); ++block)
     TRAINCTL_RETURN_IF_ERROR(weights->Of(block).status());
+  Generated generated{.model = weights->Describe()};
+  for (const std::string& note : NotesOfFolder(deps, codec, generated.model)) output.note(note);
   const int64_t window = spec.max_position;
   const int64_t most_tokens = static_cast<int64_t>(tokens.size()) + options.max_tokens;
   if (most_tokens > window) output.note(NoteOfWindow(window));
@@ -80,13 +94,12 @@ absl::StatusOr<Generated> Generate(const InferenceDeps& deps, const GenerateOpti
   tokenizer::TextStream text([&](absl::Span<const int32_t> ids) { return codec.Decode(ids); });
   TRAINCTL_RETURN_IF_ERROR(text.Begin(tokens));
   TRAINCTL_RETURN_IF_ERROR(output.write(options.prompt));
-  Generated generated;
-  while (generated.tokens < options.max_tokens) {
+  while (std::ssize(generated.tokens) < options.max_tokens) {
     TRAINCTL_ASSIGN_OR_RETURN(const at::Tensor logits, reader.Read(tokens));
-    const int32_t next = Sample(logits, options, generated.tokens);
+    const int32_t next = Sample(logits, options, std::ssize(generated.tokens));
     generated.ended = codec.Ends(next);
     if (generated.ended) break;
-    ++generated.tokens;
+    generated.tokens.push_back(next);
     tokens.push_back(next);
     TRAINCTL_ASSIGN_OR_RETURN(const std::string known, text.Add(next));
     TRAINCTL_RETURN_IF_ERROR(output.write(known));

@@ -1,11 +1,15 @@
 #include "trainer/numerics.h"
 
+#include <ATen/Version.h>
+
 #include <iterator>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/dtype.h"
 #include "base/json.h"
+#include "kernels/kernels.h"
 
 namespace trainctl::trainer {
 namespace {
@@ -14,11 +18,16 @@ constexpr char kNumerics[] = "numerics";
 
 // kNumericsChanges[i] is what version i + 2 changed.
 constexpr const char* kNumericsChanges[] = {
-    "rotary angles are rounded as transformers rounds them",
-    "attention on a CPU adds in another order",
-    "a step makes no update if no target of its batch counts",
+    "rotary angles are rounded as in transformers",
+    "attention on a CPU sums in a different order",
+    "a step makes no update if none of its batch's targets count",
 };
 static_assert(std::size(kNumericsChanges) == kNumericsVersion - 1);
+
+Json::object_t::value_type DescribeDevice(const device::Device& device) {
+  if (!device.is_cpu()) return {"device", device.description()};
+  return {"cpu", std::string(device.kernels().name) + " " + at::get_cpu_capability()};
+}
 
 std::string TextOf(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
@@ -31,6 +40,14 @@ std::string WhatChangedSince(int before) {
 }
 
 }  // namespace
+
+std::string DescribeNumerics(const plan::Plan& plan, int world_size, const device::Device& device) {
+  const Json description = {
+      {"layout", plan.layout.ToString()},   {"world_size", world_size},
+      {"threads", plan.threads_per_worker}, {"precision", std::string(DTypeName(plan.setting.types.compute))},
+      {kNumerics, kNumericsVersion},        DescribeDevice(device)};
+  return description.dump();
+}
 
 std::string DescribeChange(const std::string& before, const std::string& now) {
   if (before.empty() || before == now) return "";
@@ -52,10 +69,10 @@ std::string DescribeChange(const std::string& before, const std::string& now) {
     return absl::StrCat(text, ": ",
                         saved.is_number_integer() && saved >= 1 && saved < kNumericsVersion
                             ? absl::StrCat("since then ", WhatChangedSince(saved.get<int>()), "; ")
-                            : "saved by another trainctl; ",
-                        "it goes on from the same weights, not bit for bit");
+                            : "saved by another version of trainctl; ",
+                        "the run continues from the same weights but is not bit-identical");
   }
-  return absl::StrCat(text, ": equal up to the order of sums, not bit for bit");
+  return absl::StrCat(text, ": results agree up to the order of sums and are not bit-identical");
 }
 
 }  // namespace trainctl::trainer

@@ -1,17 +1,26 @@
-// What the bits of a run depend on beside recipe and data, as its checkpoints keep it, and what to say when a
-// run goes on under something else.
+// Describes the conditions on which the exact bits of a run depend, apart from the recipe and the data.
+// Checkpoints store the description. A run that is resumed under other conditions prints the differences.
+// Thread-safe.
 #pragma once
 
 #include <string>
 
+#include "device/device.h"
+#include "plan/plan.h"
+
 namespace trainctl::trainer {
 
-// Counts the changes of what a step computes, to the last bit. A change of it gets a line in
-// kNumericsChanges.
+// Version of the bits that a step computes. It increases with every change to them, and each increase adds a
+// line to kNumericsChanges.
 constexpr int kNumericsVersion = 4;
 
-// `now` and `before` are JSON objects that name what bits depend on, "layout" or "numerics" for example;
-// `before` may be empty: nothing is known. Returns what differs, for people; empty: nothing does.
+// Describes this process as a JSON object. If the value of a field changes, sums may be computed in another
+// order.
+std::string DescribeNumerics(const plan::Plan& plan, int world_size, const device::Device& device);
+
+// Compares two descriptions, which are JSON objects with fields such as "layout" and "numerics". `before` may
+// be empty if it is not known. Returns a readable text about the differences, or an empty string if there are
+// none or `before` is empty.
 std::string DescribeChange(const std::string& before, const std::string& now);
 
 }  // namespace trainctl::trainer

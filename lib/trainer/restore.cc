@@ -49,7 +49,7 @@ class Restorer {
     }
     if (newest.status().code() != absl::StatusCode::kDataLoss || is_misfit_) return newest.status();
     return BadDataError(absl::StrCat(newest.status().message(),
-                                     ". Put a good one back, or give up what was trained and begin anew at ",
+                                     ". Restore a valid one, or discard all progress and restart at ",
                                      "step 1: trainctl resume --from-scratch"));
   }
 

@@ -6,9 +6,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/types/span.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/status.h"
 #include "base/units.h"
+#include "parallel/sharded_state.h"
 
 namespace trainctl::trainer {
 namespace {
@@ -94,23 +97,24 @@ void TellMemory(const plan::Plan& plan, const std::vector<PlacePeaks>& places, c
   }
   lines.push_back(absl::StrFormat("tensor memory per worker: predicted %s, measured %s%s; at the peak:",
                                   FormatBytes(plan.predicted.peak_bytes), FormatBytes(measured.peak_bytes()),
-                                  is_met ? "" : " (further apart than 3 %, or 2 MiB below 64 MiB)"));
+                                  is_met ? "" : " (differs by more than 3 %, or 2 MiB below 64 MiB)"));
   for (size_t c = 0; c < measured.at_peak.size(); ++c) {
     lines.push_back(absl::StrFormat(
         "  %-22s predicted %10s, measured %10s", schedule::CategoryName(static_cast<schedule::Category>(c)),
         FormatBytes(plan.predicted.at_peak[c]), FormatBytes(measured.at_peak[c])));
   }
   if (measured.library_scratch_bytes > 0) {
-    lines.push_back(absl::StrFormat("  and %s that libraries took for their products, which no plan knows",
-                                    FormatBytes(measured.library_scratch_bytes)));
+    lines.push_back(
+        absl::StrFormat("  and %s that libraries allocated for matrix products, which plans do not include",
+                        FormatBytes(measured.library_scratch_bytes)));
   }
 }
 
 void TellTime(const plan::Plan& plan, const StepTimes& times, const SecondsByPart& predicted,
               const SecondsByPart& measured, std::vector<std::string>& lines) {
   lines.push_back(absl::StrFormat(
-      "step time: predicted %.4g s%s, measured %.4g s (median of %d steps; on average %.4g "
-      "s); of the average:",
+      "step time: predicted %.4g s%s, measured %.4g s (median of %d steps; mean %.4g s); breakdown of the "
+      "mean:",
       plan::Chosen(plan).step_seconds,
       plan.rates.measured
           ? ""
@@ -150,13 +154,36 @@ std::map<std::string, double> StepTimes::MeanByName() const {
   return means;
 }
 
+absl::StatusOr<std::vector<MeasuredMemory>> GatherMemory(const device::Device& device, comm::Group& world) {
+  constexpr size_t kScratch = schedule::kNumCategories, kNumbers = kScratch + 1;
+  std::vector<double> measured(static_cast<size_t>(world.size()) * kNumbers);
+  const absl::Span<double> mine =
+      absl::MakeSpan(measured).subspan(static_cast<size_t>(world.index()) * kNumbers);
+  const device::TaggedBytes own = device.memory().at_peak;
+  for (size_t c = 0; c < schedule::kNumCategories; ++c) {
+    const auto category = static_cast<schedule::Category>(c);
+    mine[c] = static_cast<double>(own[static_cast<size_t>(parallel::MemoryTag(category))]);
+    if (category == schedule::Category::kActivations) mine[c] += static_cast<double>(own[0]);
+  }
+  mine[kScratch] = static_cast<double>(own[device::kScratchTag]);
+  TRAINCTL_RETURN_IF_ERROR(world.AllReduceScalars("report", absl::MakeSpan(measured)));
+  std::vector<MeasuredMemory> by_rank(static_cast<size_t>(world.size()));
+  for (size_t rank = 0; rank < by_rank.size(); ++rank) {
+    const double* const numbers = &measured[rank * kNumbers];
+    MeasuredMemory& of_rank = by_rank[rank];
+    for (size_t c = 0; c < of_rank.at_peak.size(); ++c) of_rank.at_peak[c] = static_cast<int64_t>(numbers[c]);
+    of_rank.library_scratch_bytes = static_cast<int64_t>(numbers[kScratch]);
+  }
+  return by_rank;
+}
+
 absl::StatusOr<std::vector<std::string>> WriteReport(const std::string& path, const plan::Plan& plan,
-                                                     const model::ModelSpec& spec,
+                                                     const model::Architecture& spec,
                                                      const plan::PlannedStep& planned,
                                                      const std::string& executed_hash,
                                                      const std::vector<MeasuredMemory>& measured_memory,
                                                      const StepTimes& times) {
-  const auto work = simulate::WorkOfStep(planned.ProgramOf(0), spec, planned.ledger, planned.options);
+  const auto work = simulate::WorkOfStep(planned.step, planned.ledger, planned.options);
   const std::map<std::string, double> means = times.MeanByName();
   SecondsByPart predicted = {}, measured = {};
   measured[kRest] = times.MeanSeconds();  // as the parts: a few slow steps move means and not the median

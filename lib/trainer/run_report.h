@@ -1,4 +1,5 @@
-// What was predicted of a run against what was measured: report.json and the last lines of rank 0.
+// Compares a run's measured memory and time with the plan's prediction. Writes report.json, and formats the
+// lines that rank 0 prints at the end. Not thread-safe.
 #pragma once
 
 #include <array>
@@ -9,30 +10,35 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "comm/group.h"
+#include "device/device.h"
 #include "plan/plan.h"
 
 namespace trainctl::trainer {
 
-using MemoryByCategory = std::array<int64_t, schedule::kNumCategories>;  // bytes
+using MemoryByCategory = std::array<int64_t, schedule::kNumCategories>;  // bytes by category
 
-// Of the step's tensors at the peak of a rank, and beside them what libraries took for themselves then, which
-// no plan knows.
+// The memory of a rank's tensors at its peak, and the memory that libraries used internally at that time,
+// which plans do not predict. Untagged memory counts as activations.
 struct MeasuredMemory {
   MemoryByCategory at_peak = {};
   int64_t library_scratch_bytes = 0;
   int64_t peak_bytes() const { return std::accumulate(at_peak.begin(), at_peak.end(), int64_t{0}); }
 };
 
-// The steps of one process, without the first ones, in which pages are touched and kernels chosen.
+// Collects the step times of one process. Ignores the first few steps, which are slower because memory pages
+// are first touched and kernels are chosen.
 class StepTimes {
  public:
   using Named = std::vector<std::pair<std::string, double>>;
+  // Adds a step, with its seconds by phase and by operator.
   void Add(double step_seconds, const Named& phases, const Named& operators);
+  // Returns the number of steps, without the ignored ones.
   int count() const { return static_cast<int>(steps_.size()); }
-  double MedianSeconds() const;  // 0: there were none
-  double MeanSeconds() const;    // 0: there were none
-  // Mean seconds a step, by the names of timings.jsonl.
+  double MedianSeconds() const;  // 0 if count() is 0
+  double MeanSeconds() const;    // 0 if count() is 0
+  // Returns the mean seconds per step of each phase and operator, by its name in timings.jsonl.
   std::map<std::string, double> MeanByName() const;
 
  private:
@@ -41,10 +47,14 @@ class StepTimes {
   std::map<std::string, double> sums_;
 };
 
-// Writes the report to `path` and returns the lines for people. `measured_memory` is of each rank, `times` of
-// this one; `executed_hash` is empty where no step ran.
+// Collective over `world`, which contains all ranks. Returns the memory of each rank.
+absl::StatusOr<std::vector<MeasuredMemory>> GatherMemory(const device::Device& device, comm::Group& world);
+
+// Writes the report to `path`, and returns the lines to print. `measured_memory` has an element per rank and
+// must not be empty; `times` are those of this rank. `executed_hash` identifies the step that ran
+// (schedule/step_hash.h), and is empty if none ran. Returns EnvironmentError if the file cannot be written.
 absl::StatusOr<std::vector<std::string>> WriteReport(const std::string& path, const plan::Plan& plan,
-                                                     const model::ModelSpec& spec,
+                                                     const model::Architecture& spec,
                                                      const plan::PlannedStep& planned,
                                                      const std::string& executed_hash,
                                                      const std::vector<MeasuredMemory>& measured_memory,

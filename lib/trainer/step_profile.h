@@ -1,6 +1,10 @@
-// What a device did during a step: its kernels and copies by name, with LibTorch's profiler, as Chrome's
-// Trace Event Format (ui.perfetto.dev). A profiled step is a little slower, but works as every other one:
-// nothing waits that would not wait without.
+// Profiles a step with LibTorch's profiler. Writes the kernels and copies of the device by name in Chrome's
+// Trace Event Format, which ui.perfetto.dev can show. A profiled step is slightly slower than others, but has
+// no additional synchronization.
+//
+//   StepProfile profile(device);
+//   ...  // run the step
+//   TRAINCTL_RETURN_IF_ERROR(profile.Write(folder, step, rank));
 #pragma once
 
 #include <cstdint>
@@ -11,7 +15,8 @@
 
 namespace trainctl::trainer {
 
-// One step of one rank, while it lives; one at a time, begun and ended by the thread that runs the step.
+// Profiles one step of one rank, from the constructor to Write. Only one may exist at a time. The thread that
+// runs the step creates, writes and destroys it.
 class StepProfile {
  public:
   explicit StepProfile(const device::Device& device);
@@ -19,7 +24,9 @@ class StepProfile {
   StepProfile(const StepProfile&) = delete;
   StepProfile& operator=(const StepProfile&) = delete;
 
-  // Writes `step-<step>-rank-<rank>.json` in `folder`, which is made, under a temporary name first.
+  // Ends the profile and writes `folder`/step-<step>-rank-<rank>.json. Creates the folder if necessary.
+  // Writes to a temporary file first and renames it. Call this at most once. Returns EnvironmentError if the
+  // file cannot be written.
   absl::Status Write(const std::string& folder, int64_t step, int rank);
 
  private:

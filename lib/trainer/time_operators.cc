@@ -53,7 +53,7 @@ absl::Status TimeOperators(const std::string& plugin_path, int ordinal, int64_t 
     }
     ForEachPass(DType::kBF16, passes, visit, only);
     ForEachUpdate(updates, visit, only);
-    if (!any) return UsageError(absl::StrCat("--only ", only, ": no kernel has that in its name"));
+    if (!any) return UsageError(absl::StrCat("--only ", only, ": no kernel name contains this"));
     return device->Synchronize();
   } catch (const c10::OutOfMemoryError& error) {
     return EnvironmentError(device::ErrorText(error));

@@ -1,5 +1,5 @@
-// Tokens to hold layouts against one another: the same for every layout, their loss tokens unevenly spread.
-// Pure; thread safe.
+// Random tokens for comparing layouts. They depend only on the shape and the seed, so every layout gets the
+// same ones. Loss tokens are distributed unevenly over the sequences. Thread-safe except for DropALossToken.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@ struct BatchShape {
   int64_t sequences = 1;
   int64_t seq_len = 1;
   int64_t vocab = 1;
-  // Of so many equal parts of the sequences the last has no loss token; 1: all may have some.
+  // If the sequences are split into this many equal parts, the last part has no loss tokens; 1 turns this
+  // off.
   int masked_parts = 1;
   bool is_packed = true;  // each sequence is two documents
 };
@@ -22,9 +23,9 @@ class Batch {
  public:
   Batch(const BatchShape& shape, uint64_t seed);
 
-  // The sequences from one on.
+  // Returns the sequences from `first_sequence` on. The view refers to this batch.
   nn::TokenView View(int64_t first_sequence) const;
-  // As if somebody had lost one.
+  // Masks the first loss token, to imitate a lost one.
   void DropALossToken();
 
  private:

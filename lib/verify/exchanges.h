@@ -1,24 +1,23 @@
-// What the ranks of a layout exchange in a step, by the names under which collectives and messages are
-// called: what mutants leave out, and what a search for a missing sum looks at.
+// The exchanges between the ranks of a layout in a step, by the names of their collectives and messages. The
+// mutation tests omit them one by one, and so does the search for a missing sum.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "model/model_spec.h"
 #include "schedule/layout_step.h"
 
 namespace trainctl::verify {
 
 struct Exchange {
-  std::string call;  // "gradient/3/dp_shard", as comm::FaultHook is asked
+  std::string call;  // "gradient/3/dp_shard", the name passed to comm::FaultHook
   bool is_sum = false;
-  bool is_message = false;  // neither: a gather
+  bool is_message = false;  // if neither is set, it is a gather
   std::string axis;
-  int micro_batch = -1;  // -1: of the step
+  int micro_batch = -1;  // -1 if it belongs to the step
 };
 
-// Each once.
-std::vector<Exchange> ExchangesOf(const schedule::LayoutStep& planned, const model::ModelSpec& spec);
+// Lists each exchange once.
+std::vector<Exchange> ExchangesOf(const schedule::LayoutStep& planned);
 
 }  // namespace trainctl::verify

@@ -61,14 +61,14 @@ Comparison Compare(const Outcome& outcome, const Outcome& reference, int world_s
     const RankOutcome& own = outcome.rank(r);
     Raise(result.loss_error, Relative(own.loss, expected.loss));
     if (!(Relative(own.loss, expected.loss) <= tolerances.loss))
-      complain(absl::StrCat("loss ", own.loss, " of rank ", r, " against ", expected.loss));
+      complain(absl::StrCat("loss ", own.loss, " of rank ", r, " instead of ", expected.loss));
     Raise(result.loss_error, Relative(own.eval_loss, expected.eval_loss));
     if (!(Relative(own.eval_loss, expected.eval_loss) <= tolerances.loss)) complain("evaluation loss");
     if (own.eval_tokens != expected.eval_tokens) complain("evaluation tokens");
     Raise(result.grad_norm_error, Relative(own.grad_norm, expected.grad_norm));
     if (!(Relative(own.grad_norm, expected.grad_norm) <= tolerances.grad_norm))
       complain(
-          absl::StrCat("gradient norm ", own.grad_norm, " of rank ", r, " against ", expected.grad_norm));
+          absl::StrCat("gradient norm ", own.grad_norm, " of rank ", r, " instead of ", expected.grad_norm));
   }
   double all = 0;
   for (int64_t i = 0; i < Numel(inventory); ++i) all += reference.gradients()[i] * reference.gradients()[i];
@@ -127,7 +127,7 @@ std::string CompareUpdate(const Outcome& outcome, const Outcome& reference, cons
     way.push_back(reference.parameters()[i] - initial.parameters()[i]);
     way_off.push_back(outcome.parameters()[i] - reference.parameters()[i]);
   }
-  if (!(way.size() > static_cast<size_t>(total) / 2)) return "too few parameters have a gradient";
+  if (!(way.size() > static_cast<size_t>(total) / 2)) return "too few parameters receive a gradient";
   if (!(Norm(way_off) <= tolerances.gradient * Norm(way)))
     return absl::StrCat("update off by ", Norm(way_off) / Norm(way));
   if (!(Norm(state_off) <= tolerances.gradient * Norm(state)))

@@ -36,13 +36,13 @@ absl::Status Guarded(absl::FunctionRef<absl::Status(int)> body, int rank) {
   try {
     return body(rank);
   } catch (const std::exception& error) {
-    return InternalError(device::ErrorText(error));
+    return device::StatusOf(error);
   }
 }
 
 std::string HowItEnded(int status) {
   return WIFSIGNALED(status) ? absl::StrCat("was killed by signal ", WTERMSIG(status))
-                             : absl::StrCat("ended with ", WEXITSTATUS(status));
+                             : absl::StrCat("exited with code ", WEXITSTATUS(status));
 }
 
 // The file of a store that forked ranks share. It has no name, so that nothing is left of it, however they

@@ -1,4 +1,4 @@
-// Processes that run a trial together.
+// Runs the processes of a trial on this machine.
 #pragma once
 
 #include "absl/functional/function_ref.h"
@@ -7,13 +7,14 @@
 
 namespace trainctl::verify {
 
-// Forks a process for each rank, before this one has used LibTorch: `body` is called in each, on one thread,
-// and what it prints comes out. They end with this process. The first failure ends the others, by their ids,
-// and is returned with its rank.
+// Forks a process for each rank and waits for all of them. This process must not have used LibTorch yet.
+// `body` runs in each process with a single LibTorch thread, and its output goes to this process's output.
+// The processes end if this one ends. The first failure ends the other processes, and is returned as a
+// WorkerError with its rank.
 absl::Status RunRanks(int world_size, absl::FunctionRef<absl::Status(int rank)> body);
 
-// The same with a communicator of the CPU between them, and a group of all; tensors are counted. Nothing is
-// left of the store that they meet at, however they end.
+// Like RunRanks, but passes `body` a CPU communicator between the processes and a group of all of them. The
+// memory of their tensors is counted. The ranks' store is always removed, however they end.
 using TogetherBody = absl::FunctionRef<absl::Status(comm::Communicator& communicator, comm::Group& world)>;
 absl::Status RunTogether(int world_size, TogetherBody body);
 

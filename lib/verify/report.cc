@@ -16,21 +16,21 @@ constexpr size_t kShownFindings = 12;
 const char* PrecisionName(DType dtype) { return dtype == DType::kBF16 ? "bf16" : "fp32"; }
 
 std::string Sizes(const Report& report) {
-  const model::ModelSpec& spec = report.small.spec;
+  const model::Architecture& spec = report.small.spec;
   const layout::Layout& layout = report.small.layout;
   return absl::StrFormat(
       "%d layers, hidden %d, %d heads (%d of keys), ffn %d, vocabulary %d; %d micro-batch%s of %d sequence%s "
       "of "
       "%d tokens",
-      spec.layers, spec.hidden, spec.heads, spec.kv_heads, spec.ffn, spec.vocab, layout.num_micro_batches,
-      layout.num_micro_batches == 1 ? "" : "es", layout.micro_batch, layout.micro_batch == 1 ? "" : "s",
-      report.small.seq_len);
+      NumLayers(spec), spec.hidden, AttentionOf(spec).heads, AttentionOf(spec).kv_heads, MlpOf(spec).ffn,
+      spec.vocab, layout.num_micro_batches, layout.num_micro_batches == 1 ? "" : "es", layout.micro_batch,
+      layout.micro_batch == 1 ? "" : "s", report.small.seq_len);
 }
 
 std::string Line(const Finding& finding) {
   return absl::StrCat(
       "  ", finding.parameter, ": off by ", absl::StrFormat("%.2g", finding.error), " (",
-      absl::StrFormat("%.3g", finding.ratio), " times the right one); ", finding.placement,
+      absl::StrFormat("%.3g", finding.ratio), " times the correct value); ", finding.placement,
       finding.axes.empty() ? "" : absl::StrCat("; summed over ", absl::StrJoin(finding.axes, ", ")), "\n");
 }
 
@@ -40,44 +40,45 @@ std::string ReportToText(const Report& report) {
   std::string text = absl::StrCat(report.small.layout.ToString(), ", ", report.num_ranks,
                                   report.num_ranks == 1 ? " process" : " processes", " on CPUs\n",
                                   "Shrunk to ", Sizes(report), ".\n");
-  absl::StrAppend(&text, absl::StrFormat("fp64 against one process: loss %.1e, gradient norm %.1e, worst of "
-                                         "%d gradients %.1e (%s).\n",
+  absl::StrAppend(&text, absl::StrFormat("fp64, compared with one process: loss %.1e, gradient norm %.1e, "
+                                         "worst of %d gradients %.1e (%s).\n",
                                          report.loss_error, report.grad_norm_error, report.num_parameters,
                                          report.gradient_error, report.worst_parameter));
-  absl::StrAppend(&text, "After three updates: ",
+  absl::StrAppend(&text, "After three updates, ",
                   report.update_wrong.empty()
-                      ? absl::StrFormat("parameters and optimizer state are the same within %.0e",
+                      ? absl::StrFormat("parameters and optimizer state agree within %.0e",
                                         Tolerances::OfDouble().gradient)
                       : report.update_wrong,
                   ".\n");
-  absl::StrAppend(&text, absl::StrFormat("%s against fp64: worst gradient %.1e, of one process %.1e.\n",
-                                         PrecisionName(report.precision), report.rounding_error,
-                                         report.rounding_error_alone));
+  absl::StrAppend(
+      &text,
+      absl::StrFormat("%s, compared with fp64: worst gradient %.1e; with one process, %.1e.\n",
+                      PrecisionName(report.precision), report.rounding_error, report.rounding_error_alone));
   if (report.wrong.empty())
-    return absl::StrCat(text, "Right: the gradient of this layout is that of one process.\n");
+    return absl::StrCat(text, "Correct: this layout computes the same gradient as one process.\n");
   absl::StrAppend(&text, "WRONG: ", report.wrong, ".\n");
   for (size_t i = 0; i < std::min(report.findings.size(), kShownFindings); ++i)
     text += Line(report.findings[i]);
   if (report.findings.size() > kShownFindings)
-    absl::StrAppend(&text, "  and ", report.findings.size() - kShownFindings, " more (--json has all)\n");
+    absl::StrAppend(&text, "  and ", report.findings.size() - kShownFindings, " more (--json lists all)\n");
   for (const MissingExchange& missing : report.missing)
-    absl::StrAppend(&text, "Not done, or done wrong: ", missing.call, ", over ", missing.axis, ".\n");
+    absl::StrAppend(&text, "Missing or wrong: ", missing.call, ", over ", missing.axis, ".\n");
   return text;
 }
 
 std::string ReportToJson(const Report& report) {
-  const model::ModelSpec& spec = report.small.spec;
+  const model::Architecture& spec = report.small.spec;
   Json json = {{"schema", "trainctl.verify.v2"},
                {"right", report.wrong.empty()},
                {"wrong", report.wrong},
                {"layout", report.small.layout.ToString()},
                {"processes", report.num_ranks},
                {"model",
-                {{"layers", spec.layers},
+                {{"layers", NumLayers(spec)},
                  {"hidden", spec.hidden},
-                 {"heads", spec.heads},
-                 {"kv_heads", spec.kv_heads},
-                 {"ffn", spec.ffn},
+                 {"heads", AttentionOf(spec).heads},
+                 {"kv_heads", AttentionOf(spec).kv_heads},
+                 {"ffn", MlpOf(spec).ffn},
                  {"vocab", spec.vocab}}},
                {"seq_len", report.small.seq_len},
                {"parameters", report.num_parameters},

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "kernels/kernels.h"
 #include "optim/optimizer.h"
 #include "parallel/groups.h"
 #include "parallel/sharded_state.h"
@@ -99,7 +100,7 @@ absl::Status RunTrial(const Trial& trial, const device::Device& device, comm::Co
   TRAINCTL_ASSIGN_OR_RETURN(
       const schedule::LayoutStep planned,
       schedule::BuildLayoutStep(trial.spec, model::Inventory(trial.spec), trial.layout, trial.setting));
-  const schedule::Step forwards = schedule::BuildLayoutForwards(trial.spec, trial.layout, planned);
+  const schedule::Step forwards = schedule::BuildLayoutForwards(trial.layout, planned);
   const layout::Ledger& ledger = planned.ledger;
   for (const schedule::Step* step : {&planned.step, &forwards})
     TRAINCTL_RETURN_IF_ERROR(schedule::Check(*step, ledger).status());
@@ -148,7 +149,7 @@ absl::Status RunTrial(const Trial& trial, const device::Device& device, comm::Co
   // Refused before anything is sent: a sum that the ledger does not list is one that no mutant leaves out.
   if (trial.layout.mesh.world_size() > trial.layout.mesh.tp &&
       executor.SumOverRanks("of nobody", eval).ok()) {
-    return InternalError("a sum that is in no list was done");
+    return InternalError("a sum was done that is in no list");
   }
   communicator.SetFaultHook(nullptr);
   own.eval_loss = eval[0];

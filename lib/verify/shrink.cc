@@ -27,19 +27,21 @@ Mesh SmallMesh(Mesh mesh) {
 int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 // Heads that tp deals out as it deals out the model's: of keys each rank has some, or several have the same.
-void ShrinkHeads(int64_t tp_before, int64_t tp, model::ModelSpec& spec) {
-  const int64_t group = spec.heads / spec.kv_heads;
-  const bool has_copies = tp_before > spec.kv_heads;
+void ShrinkHeads(int64_t tp_before, int64_t tp, model::Architecture& spec) {
+  const model::Attention& before = AttentionOf(spec);
+  const int64_t group = before.heads / before.kv_heads;
+  const bool has_copies = tp_before > before.kv_heads;
   // A divisor of tp below it where there were copies, else one or two for each rank.
+  int64_t kv_heads = before.kv_heads % (2 * tp) == 0 ? 2 * tp : tp;
   if (has_copies) {
-    spec.kv_heads = std::gcd(spec.kv_heads, tp);
-    if (spec.kv_heads == tp && tp > 1) spec.kv_heads = tp / 2;
-  } else {
-    spec.kv_heads = spec.kv_heads % (2 * tp) == 0 ? 2 * tp : tp;
+    kv_heads = std::gcd(before.kv_heads, tp);
+    if (kv_heads == tp && tp > 1) kv_heads = tp / 2;
   }
-  spec.heads = spec.kv_heads * std::min<int64_t>(group, 4);
-  if (spec.heads % tp != 0) spec.heads = RoundUp(spec.heads, std::lcm(spec.kv_heads, tp));
-  spec.head_dim = std::min<int64_t>(spec.head_dim, 8);
+  int64_t heads = kv_heads * std::min<int64_t>(group, 4);
+  if (heads % tp != 0) heads = RoundUp(heads, std::lcm(kv_heads, tp));
+  SetEach(spec, &model::Attention::head_dim, std::min<int64_t>(before.head_dim, 8));
+  SetEach(spec, &model::Attention::kv_heads, kv_heads);
+  SetEach(spec, &model::Attention::heads, heads);
 }
 
 // One layer where there were fewest, two where there were more.
@@ -87,31 +89,32 @@ absl::Status ShrinkMicroBatches(layout::Layout& layout) {
     // More than the stages, so that the order has its steady part.
     if (count >= layout.mesh.pp && schedule::CheckPipelineLayout(layout).ok()) return absl::OkStatus();
   }
-  return UsageError(absl::StrCat("pipeline schedule ", layout.pipeline.order, " has no small form with ",
+  return UsageError(absl::StrCat("pipeline schedule ", layout.pipeline.order, " does not exist for ",
                                  layout.mesh.pp, " x ", layout.pipeline.virtual_stages, " stages"));
 }
 
 }  // namespace
 
-absl::StatusOr<SmallRun> Shrink(const model::ModelSpec& spec, const layout::Layout& layout, int64_t seq_len) {
+absl::StatusOr<SmallRun> Shrink(const model::Architecture& spec, const layout::Layout& layout,
+                                int64_t seq_len) {
   SmallRun small{spec, layout, 0};
   small.layout.mesh = SmallMesh(layout.mesh);
   if (layout.pipeline.HasOwnPasses()) small.layout.mesh.pp = layout.mesh.pp;
   const int64_t tp = small.layout.mesh.tp;
   ShrinkHeads(layout.mesh.tp, tp, small.spec);
   small.spec.hidden = std::min<int64_t>(spec.hidden, 40);
-  small.spec.ffn = RoundUp(std::min<int64_t>(spec.ffn, 48), tp);
+  SetEach(small.spec, &model::Mlp::ffn, RoundUp(std::min<int64_t>(MlpOf(spec).ffn, 48), tp));
   const bool divides = spec.vocab % layout.mesh.tp == 0;
   small.spec.vocab = 32 * tp + (divides ? 0 : 1);
-  small.spec.layers = std::min<int64_t>(spec.layers, 3);
+  SetNumLayers(small.spec, std::min<int64_t>(NumLayers(spec), 3));
   small.spec.init_std = 0.1;  // so that activations are as large as those of wide products
   if (layout.mesh.pp > 1) {
     ShrinkStages(small.layout.pipeline, layout.mesh.pp, small.layout.mesh.pp);
-    small.spec.layers = std::accumulate(small.layout.pipeline.stage_layers.begin(),
-                                        small.layout.pipeline.stage_layers.end(), int64_t{0});
+    const std::vector<int64_t>& layers = small.layout.pipeline.stage_layers;
+    SetNumLayers(small.spec, std::accumulate(layers.begin(), layers.end(), int64_t{0}));
   }
-  const auto stages_of = [](const model::ModelSpec& of, const layout::Layout& cut) {
-    return cut.mesh.pp > 1 ? cut.pipeline.stage_layers : std::vector<int64_t>{of.layers};
+  const auto stages_of = [](const model::Architecture& of, const layout::Layout& cut) {
+    return cut.mesh.pp > 1 ? cut.pipeline.stage_layers : std::vector<int64_t>{NumLayers(of)};
   };
   small.layout.recomputed_layers =
       ShrinkRecomputed(layout, stages_of(spec, layout), stages_of(small.spec, small.layout));

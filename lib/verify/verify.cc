@@ -69,14 +69,14 @@ void Locate(const layout::Ledger& ledger, int parameter, Finding& finding) {
   if (mesh.tp > 1) {
     const int copies = ledger.Copies(parameter);
     parts.push_back(copies == mesh.tp ? "on every rank of tp"
-                                      : absl::StrCat("cut over tp (dimension ", whole.tensor_dim, ")"));
+                                      : absl::StrCat("split across tp (dimension ", whole.tensor_dim, ")"));
     if (copies > 1 && copies < mesh.tp) parts.push_back(absl::StrCat("with ", copies, " copies"));
   }
   if (mesh.dp_shard > 1) {
     parts.push_back(absl::StrCat(ledger.parameters_sharded()  ? "sharded"
                                  : ledger.gradients_sharded() ? "its gradient sharded"
                                                               : "its optimizer state sharded",
-                                 " over dp_shard"));
+                                 " across dp_shard"));
   }
   const std::vector<int>& owners = ledger.owners(ledger.bucket_of(parameter));
   if (mesh.pp > 1) parts.push_back(absl::StrCat("on stage ranks ", absl::StrJoin(owners, ", "), " of pp"));
@@ -100,7 +100,7 @@ bool IsSame(const Outcome& a, const Outcome& b, int num_ranks, int64_t numel) {
 // told by its gradients, where they have but one axis.) In the precision of the run, which is quicker.
 absl::Status FindMissing(const Trial& trial, const schedule::LayoutStep& planned, const Batch& batch,
                          const Outcome& wrong, const comm::FaultHook& planted, Report& report) {
-  const std::vector<Exchange> exchanges = ExchangesOf(planned, trial.spec);
+  const std::vector<Exchange> exchanges = ExchangesOf(planned);
   const int64_t numel = NumelOf(planned.ledger.inventory());
   std::vector<std::unique_ptr<Outcome>> outcomes;
   std::vector<Attempt> attempts;

@@ -1,5 +1,6 @@
-// Proves the gradient of a layout: on a small model that keeps what the layout needs, its processes on this
-// machine's CPU against one process, in fp64 and in the precision of the run.
+// Checks the gradients of a layout. Runs its processes on this machine's CPU, with a small model that keeps
+// everything on which the layout depends. Compares them with one process, in fp64 and in the precision of the
+// run.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +9,16 @@
 
 #include "absl/status/statusor.h"
 #include "layout/layout.h"
-#include "model/model_spec.h"
+#include "model/architecture.h"
 #include "schedule/build_step.h"
 #include "verify/outcome.h"
 #include "verify/shrink.h"
 
 namespace trainctl::verify {
 
-// Of a run that was planned. `setting`: its types, optimizer and prefetch.
+// The planned run to verify. `setting` has its types, optimizer and prefetch.
 struct Subject {
-  model::ModelSpec spec;
+  model::Architecture spec;
   layout::Layout layout;
   schedule::StepSetting setting;
 };
@@ -26,12 +27,12 @@ struct Subject {
 struct Finding {
   std::string parameter;
   double error = 0;
-  double ratio = 1;               // of its projection on the right one
-  std::string placement;          // "cut over tp (dimension 0), sharded over dp_shard"
-  std::vector<std::string> axes;  // over which its gradient is summed
+  double ratio = 1;               // projection of the gradient on the correct one; 2 if it was summed twice
+  std::string placement;          // "split across tp (dimension 0), sharded across dp_shard"
+  std::vector<std::string> axes;  // axes over which its gradient is summed
 };
 
-// A sum, gather or message that might as well not be there: the outcome is the same without it.
+// A sum, gather or message that seems to be missing: the outcome is the same without it.
 struct MissingExchange {
   std::string call;  // "gradient/3/dp_shard"
   std::string axis;
@@ -40,22 +41,25 @@ struct MissingExchange {
 struct Report {
   SmallRun small;
   int num_ranks = 1;
-  int64_t num_parameters = 0;  // tensors
-  // In fp64: kernels, accumulators, sums and state.
-  double loss_error = 0, grad_norm_error = 0, gradient_error = 0;  // relative; the last the worst parameter's
+  int64_t num_parameters = 0;  // number of tensors
+  // Results in fp64: kernels, accumulators, sums and state.
+  // Relative errors; gradient_error is that of the worst parameter.
+  double loss_error = 0, grad_norm_error = 0, gradient_error = 0;
   std::string worst_parameter;
-  std::string update_wrong;  // parameters and optimizer after three steps; "": right
-  // In the precision of the run, against fp64: the worst parameter's error, and that of one process.
+  // The error in parameters and optimizer after three steps; "" if they are right.
+  std::string update_wrong;
+  // Results in the precision of the run, compared with fp64: the worst parameter's error, and that of one
+  // process.
   DType precision = DType::kF32;
   double rounding_error = 0, rounding_error_alone = 0;
   std::string rounding_wrong;
   std::vector<Finding> findings;
-  std::vector<MissingExchange> missing;  // looked for where something is wrong in fp64
-  std::string wrong;                     // the first thing that is wrong, in words; "": nothing is
+  std::vector<MissingExchange> missing;  // searched for if something is wrong in fp64
+  std::string wrong;                     // description of the first error; "" if there is none
 };
 
-// Forks the ranks: before this process has used LibTorch. `fault`: for tests, "CALL=skip" or "CALL=double" of
-// a collective. WorkerError: a rank failed.
+// Runs the check. Forks the ranks, so this process must not have used LibTorch yet. `fault` is for tests:
+// "CALL=skip" or "CALL=double" for a collective; empty for none. Returns WorkerError if a rank failed.
 absl::StatusOr<Report> Verify(const Subject& subject, const std::string& fault);
 
 std::string ReportToJson(const Report& report);

@@ -1,7 +1,7 @@
 """Benchmarks of trainctl side by side with what it is an alternative to.
 
 Ours and the peers take turns; each pair gives a ratio, and the median ratio counts. The table goes
-between the markers of docs/reference/benchmarks.md with --write; progress goes to stderr.
+between the markers of docs/reference/benchmarks/latest.md with --write; progress goes to stderr.
 
     tests/bench/run.sh --write                  # everything, as published
     tests/bench/run.sh --only train --smoke     # micro-sizes: does it work at all (under a minute)
@@ -40,7 +40,7 @@ PATIENCE = 60
 # Times as many steps as large models take, for small ones.
 MOST_STEPS = 16
 
-DOCS = SOURCE / "docs" / "reference" / "benchmarks.md"
+DOCS = SOURCE / "docs" / "reference" / "benchmarks" / "latest.md"
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
 RECIPE = """recipe_version = 1
@@ -698,7 +698,7 @@ class Bench:
         for name, options, target in (("Llama 3.1 8B on 8 H100", [recipes / "llama3.1-8b_8xh100.toml"], 50),
                                       ("Llama 3.1 405B on 16,384 H100", large, 2000),
                                       ("Llama 3.1 405B on 2,048 H100", [*large, "--set", "cluster.nodes=256"], 5000)):
-            title = f"making a plan, {name}"
+            title = f"planning, {name}"
             if self.a.against:
                 yield self.against(title, "ms", lambda programs, options=options: self.planning(options, programs), "≤")
                 continue
@@ -725,8 +725,8 @@ class Bench:
                                lambda programs: self.save("ours", programs))
             return
         results = self.rounds("checkpoint", {"trainctl": lambda: self.save("ours"),
-                                             "plain writing": lambda: self.save("plain")})
-        yield self.row(f"checkpoint save, {self.a.checkpoint_mib} MiB, checksums on", "MiB/s", results, "plain writing",
+                                             "plain writes": lambda: self.save("plain")})
+        yield self.row(f"checkpoint save, {self.a.checkpoint_mib} MiB, checksums on", "MiB/s", results, "plain writes",
                        ("≥", 0.8))
 
 
@@ -749,12 +749,12 @@ class Bench:
         preset = self.a.preset_of_runs
         recipe = self.recipe(Model.of(preset), 6, "zero3")
         results = self.rounds("wait for a save", {"trainctl": lambda: self.saves(recipe, "true"),
-                                                  "written between steps": lambda: self.saves(recipe, "false")})
-        yield self.row(f"training waits for a checkpoint of {preset}, 2 workers, ZeRO-3, written beside training", "s",
-                       results, "written between steps", ("≤", 0.5))
+                                                  "save between steps": lambda: self.saves(recipe, "false")})
+        yield self.row(f"training pause per checkpoint of {preset}, 2 workers, ZeRO-3, asynchronous save", "s",
+                       results, "save between steps", ("≤", 0.5))
         rates = {side: [{"value": result["rate"]} for result in found] for side, found in results.items()}
-        yield self.row("rank 0's file of that checkpoint, on the cores that compute", "MiB/s", rates,
-                       "written between steps", "(written meanwhile)")
+        yield self.row("write rate of rank 0's file in that checkpoint", "MiB/s", rates, "save between steps",
+                       "(cores shared with training)")
 
 
 # ---- report -----------------------------------------------------------------------------------------
@@ -792,13 +792,13 @@ def table(rows, bench, command):
     lines = [
         f"- machine: {cpu_model()}, {len(os.sched_getaffinity(0))} cores, "
         f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') >> 30} GiB, Linux {platform.release()}; "
-        f"load when it began {bench.load:.2f}",
+        f"load at the start {bench.load:.2f}",
         f"- date: {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}",
         f"- command: `{command}`",
         f"- versions: {versions(bench)}",
-        f"- median of {a.repeat} alternating rounds; training: {'' if a.against else 'bf16, '}one worker of {a.threads} "
-        f"threads or two of one, T = {a.seq_len}, {a.batch} sequences a step in micro-batches of {a.micro_batch}, {a.steps} "
-        f"steps{more} after {a.warmup} to warm up", "",
+        f"- median of {a.repeat} alternating rounds; training: {'' if a.against else 'bf16, '}one worker with "
+        f"{a.threads} threads or two with one, T = {a.seq_len}, {a.batch} sequences per step in micro-batches of "
+        f"{a.micro_batch}, {a.steps} timed steps{more}, {a.warmup} for warmup", "",
         "| what | unit | trainctl | peer | | ratio | target | |", "|---|---|--:|---|--:|--:|---|---|"]
     return "\n".join(lines + [table_line(row) for row in rows])
 
@@ -830,25 +830,25 @@ SMOKE = dict(presets="toy-1m", preset_of_runs="toy-1m", layouts="one,ddp,zero3",
 FULL = dict(presets="toy-1m:vocab=256,toy-5m:vocab=6144,llama-25m,llama-120m", preset_of_runs="llama-25m", layouts="auto",
             threads=2, seq_len=512, batch=8, micro_batch=4, steps=5, warmup=1, repeat=5, latency_runs=20, checkpoint_mib=1024,
             generate_tokens=200, documents=64, peers="eager,compile,bf16")
-MEANINGS = dict(presets="models that train: presets, with other dimensions as in toy-5m:vocab=6144:layers=4",
-                preset_of_runs="the model of generate, async and layouts",
-                layouts=f"of train: a list of {', '.join(LAYOUTS)}; auto: all, for small models one alone",
-                threads="of one worker alone; of two each has one",
-                steps="timed ones; of train, small models take more",
-                peers=f"of train: a list of {', '.join(PEERS)}")
+MEANINGS = dict(presets="models to train: presets, with other dimensions as in toy-5m:vocab=6144:layers=4",
+                preset_of_runs="model for generate, async and layouts",
+                layouts=f"layouts for train, a list of {', '.join(LAYOUTS)}; auto uses all, but only one for small models",
+                threads="threads of a single worker; each of two workers has one",
+                steps="timed steps; train uses more for small models",
+                peers=f"peers for train, a list of {', '.join(PEERS)}")
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(BENCHES), help=f"a list of {', '.join(BENCHES)} (default: all)")
-    parser.add_argument("--smoke", action="store_true", help="micro-sizes; never written to docs")
-    parser.add_argument("--write", action="store_true", help=f"put the table into {DOCS.relative_to(SOURCE)}")
+    parser.add_argument("--smoke", action="store_true", help="use tiny sizes; the results are never written to docs")
+    parser.add_argument("--write", action="store_true", help=f"write the table to {DOCS.relative_to(SOURCE)}")
     parser.add_argument("--json", type=pathlib.Path, help="write all measurements to this file")
     parser.add_argument("--bin", type=pathlib.Path, default=SOURCE / "build" / "release" / "bin")
-    parser.add_argument("--against", type=pathlib.Path, help="the programs of another build, instead of the peers")
+    parser.add_argument("--against", type=pathlib.Path, help="compare with the programs of another build instead of the peers")
     parser.add_argument("--python", type=lambda p: pathlib.Path(os.path.abspath(p)),
-                        help="a Python with torch and transformers (run.sh gives it)")
-    parser.add_argument("--folder", type=pathlib.Path, help="where runs and checkpoints are written (default: $TMPDIR)")
+                        help="a Python with torch and transformers (run.sh sets this)")
+    parser.add_argument("--folder", type=pathlib.Path, help="folder for runs and checkpoints (default: $TMPDIR)")
     for name, value in FULL.items():
         meaning = f"{MEANINGS[name]} (default: {value})" if name in MEANINGS else f"default {value}"
         parser.add_argument("--" + name.replace("_", "-"), type=type(value), help=meaning)
@@ -857,7 +857,7 @@ def parse():
         if getattr(arguments, name) is None:
             setattr(arguments, name, value)
     if unknown := [name for name in arguments.only.split(",") if name not in BENCHES]:
-        parser.error(f"--only: {unknown[0]} is none of {', '.join(BENCHES)}")
+        parser.error(f"--only: {unknown[0]} is not one of {', '.join(BENCHES)}")
     for option, names in (("--presets", arguments.presets.split(",")), ("--preset-of-runs", [arguments.preset_of_runs])):
         try:
             for name in names:

@@ -30,22 +30,22 @@ struct Case {
   int64_t num_gpus;
   int64_t seq_len;
   int64_t global_batch;
-  model::ModelSpec model;
+  model::Architecture model;
   Objective objective = Objective::kStepTime;
 };
 
-model::ModelSpec Llama(int64_t layers, int64_t hidden, int64_t ffn, int64_t heads) {
-  return {.layers = layers,
-          .hidden = hidden,
-          .ffn = ffn,
-          .heads = heads,
-          .kv_heads = 8,
-          .head_dim = 128,
-          .vocab = 128256};
+model::Architecture Llama(int64_t layers, int64_t hidden, int64_t ffn, int64_t heads) {
+  return model::LlamaOf({.layers = layers,
+                         .hidden = hidden,
+                         .ffn = ffn,
+                         .heads = heads,
+                         .kv_heads = 8,
+                         .head_dim = 128,
+                         .vocab = 128256});
 }
 
-model::ModelSpec Experts(model::ModelSpec model, model::Experts experts) {
-  model.experts = experts;
+model::Architecture Experts(model::Architecture model, model::Experts experts) {
+  SetExperts(model, experts);
   return model;
 }
 
@@ -62,13 +62,13 @@ const Case kCases[] = {
     {"mixtral-8x7b, 128 h100", "h100", 128, 8192, 512,
      Experts(Llama(32, 4096, 14336, 32), {.num_experts = 8, .top_k = 2, .ffn = 14336})},
     {"235b of 128 experts, 1,024 h100", "h100", 1024, 4096, 2048,
-     Experts({.layers = 94,
-              .hidden = 4096,
-              .ffn = 12288,
-              .heads = 64,
-              .kv_heads = 4,
-              .head_dim = 128,
-              .vocab = 151936},
+     Experts(model::LlamaOf({.layers = 94,
+                             .hidden = 4096,
+                             .ffn = 12288,
+                             .heads = 64,
+                             .kv_heads = 4,
+                             .head_dim = 128,
+                             .vocab = 151936}),
              {.num_experts = 128, .top_k = 8, .ffn = 1536})},
 };
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Step time of the trainer on this machine, predicted after `trainctl calibrate` against measured.
 
-    predicted.py TRAINCTL [--profile FILE]   (FILE: a profile that is there already; otherwise it is measured first)
+    predicted.py TRAINCTL [--profile FILE] [--precision fp32|bf16]   (FILE: a profile; otherwise it is measured first)
 
 First layouts that no probe of `calibrate` has: other sizes, strategies, cuts and numbers of workers. Then whether the layout
 that `plan` chooses is the fastest: for two models, what it chooses beside eight layouts that are stated. Each layout is run
@@ -176,12 +176,21 @@ def compare_choices(bench, dtype):
     return is_met
 
 
+def calibrate(bench, precision):
+    loads = [[]] if precision is None else [
+        ["--precision", precision, "--workers", str(workers), "--threads", str(threads)]
+        for workers, threads in sorted({(layout.workers, layout.threads) for layout in LAYOUTS})]
+    for load in loads:
+        subprocess.run([bench.trainctl, "calibrate", *load], env=bench.environment, check=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("trainctl")
     parser.add_argument("--profile")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", choices=("times", "choices"))
+    parser.add_argument("--precision", choices=sorted(PRECISION.values()), help="in half the time: layouts of one precision")
     args = parser.parse_args()
     work = tempfile.mkdtemp(prefix="trainctl-predicted-")
     bench = Bench(args.trainctl, work, args.repeats)
@@ -191,12 +200,13 @@ def main():
         if args.profile:
             shutil.copy(args.profile, profile)
         else:
-            subprocess.run([bench.trainctl, "calibrate"], env=bench.environment, check=True)
+            calibrate(bench, args.precision)
         random.seed(1)
         with open(work + "/text.txt", "w", encoding="ascii") as text:
             text.write("".join(random.choice("etaoin shrdlu") for _ in range(1 << 20)))
         with open(profile, encoding="ascii") as file:
-            types = sorted({rates["dtype"] for rates in json.load(file)["measured"]})
+            types = sorted({rates["dtype"] for rates in json.load(file)["measured"]
+                            if args.precision in (None, PRECISION[rates["dtype"]])})
         met = []
         if args.only != "times":
             met.append(compare_choices(bench, types[-1]))

@@ -1,4 +1,4 @@
-"""What may be seen from where: LibTorch, gRPC and protobuf, OpenSSL, spdlog and fmt, toml++, CLI11.
+"""What may be seen from where: LibTorch, gRPC and protobuf, OpenSSL, spdlog and fmt, toml++, CLI11, Arrow.
 
     python3 tests/checks/firewall.py sources [ROOT]
     python3 tests/checks/firewall.py objects BUILD_FOLDER      # what the compiler really read
@@ -24,6 +24,7 @@ FAMILIES = {
     "spdlog and fmt": (r"(spdlog|fmt)/", r"lib/base/logging\.cc$"),
     "toml++": (r"toml\+\+/", r"lib/recipe/toml_reader\.cc$"),
     "CLI11": (r"CLI/", r"apps/trainctl/"),
+    "Arrow": (r"(arrow|parquet)/", r"apps/parquet/"),
 }
 FOREIGN = ("gRPC and protobuf", "spdlog and fmt")  # of which LibTorch has its own
 OUTSIDE = re.compile(r"/(?:usr|usr/local)/include/(?:grpc|grpcpp|grpc\+\+|google/protobuf|spdlog|fmt)/|/generated/proto/")

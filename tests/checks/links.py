@@ -1,4 +1,5 @@
-"""What the documentation names exists: linked files, paths of this tree in `code`, and tests.
+"""What the documentation names exists: linked files and headings, paths of this tree in `code`, and tests. Pages that the
+sources name exist, too.
 
     python3 tests/checks/links.py
 """
@@ -9,9 +10,12 @@ import sys
 from tree import Tree
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?[^)]*\)")
+HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
+FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 # Without placeholders, globs or what a build or a run makes.
 PATH = re.compile(r"`((?:apps|cmake|docs|kernels|lib|proto|recipes|tests|third_party)/[\w./+-]*\w/?)`")
+PAGE = re.compile(r"(?<![\w/])docs/[\w/.-]+\.md")
 TEST = re.compile(r"`([A-Z]\w+)\.([A-Z]\w+)`")
 GTEST = re.compile(r"^TEST(?:_[FP])?\(\s*(\w+),\s*(\w+)\)", re.MULTILINE)
 
@@ -24,21 +28,45 @@ def pages(root):
     return sorted(found)
 
 
+def anchors(text):
+    """The fragments by which GitHub reaches the headings of a page."""
+    found = set()
+    for heading in HEADING.findall(FENCE.sub("", text)):
+        slug = re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()).strip().replace(" ", "-")
+        repeats = sum(1 for other in found if re.fullmatch(re.escape(slug) + r"(-\d+)?", other))
+        found.add(slug if slug not in found else f"{slug}-{repeats}")
+    return found
+
+
 def violations(root):
-    tests = set()
+    tests, found, texts = set(), [], {}
     for path in Tree(root).files:
+        with open(os.path.join(root, path), encoding="utf-8") as file:
+            text = file.read()
         if path.endswith("_test.cc"):
-            with open(os.path.join(root, path), encoding="utf-8") as file:
-                tests.update(GTEST.findall(file.read()))
-    found = []
+            tests.update(GTEST.findall(text))
+        elif "docs/" in text:
+            for number, line in enumerate(text.splitlines(), 1):
+                # A path after an @ is in the repository of somebody else.
+                named = PAGE.findall(line) if "@" not in line else []
+                found += [f"{path}:{number}: {page} does not exist" for page in named if not os.path.exists(os.path.join(root, page))]
     for page in pages(root):
         with open(os.path.join(root, page), encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                targets = [(name, os.path.dirname(page)) for name in LINK.findall(line) if "://" not in name]
-                targets += [(name, "") for name in PATH.findall(line)]
-                missing = [name for name, base in targets if not os.path.exists(os.path.join(root, base, name))]
-                missing += [f"test {suite}.{name}" for suite, name in TEST.findall(line) if (suite, name) not in tests]
-                found += [f"{page}:{number}: {name} does not exist" for name in missing]
+            texts[page] = file.read()
+    for page, text in texts.items():
+        base = os.path.dirname(page)
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.startswith(("<<<<<<< ", ">>>>>>> ")):
+                found.append(f"{page}:{number}: a mark of a merge")
+            links = [(name, fragment) for name, fragment in LINK.findall(line) if "://" not in name]
+            missing = [name for name, _ in links if not os.path.exists(os.path.join(root, base, name))]
+            missing += [name for name in PATH.findall(line) if not os.path.exists(os.path.join(root, name))]
+            for name, fragment in links:
+                target = os.path.normpath(os.path.join(base, name)) if name else page
+                if fragment and target in texts and fragment not in anchors(texts[target]):
+                    missing.append(f"{name}#{fragment}")
+            missing += [f"test {suite}.{name}" for suite, name in TEST.findall(line) if (suite, name) not in tests]
+            found += [f"{page}:{number}: {name} does not exist" for name in missing]
     return found
 
 

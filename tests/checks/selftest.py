@@ -7,10 +7,14 @@ import tempfile
 import unittest
 
 import deps
+import filesystem_errors
 import firewall
+import guides
 import links
+import prose
 import python_names
 import readme
+import structure
 
 DEPS = "# comment\nbase:\nrpc: base\nrun: base\n---- LibTorch begins here ----\ncomm: base\n"
 SOUND = {
@@ -100,18 +104,79 @@ class Checks(unittest.TestCase):
         self.one(found, "and gRPC and protobuf")
 
     def test_names_in_the_documentation(self):
-        page = "[a](a.md) `lib/run/run.h` `Suite.IsThere`\n"
+        page = "[a](a.md#b-c) `lib/run/run.h` `Suite.IsThere`\n\n## B: c\n"
         tests = "TEST_F(Suite, IsThere) {\n"
         sound = {"docs/a.md": page, "tests/unit/run/a_test.cc": tests}
         self.assertEqual(links.violations(self.tree(**sound)), [])
-        for wrong in ("[a](b.md)", "`lib/run/gone.h`", "`Suite.IsGone`"):
+        for wrong in ("[a](b.md)", "[a](#c)", "[a](a.md#b)", "<<<<<<< HEAD", "`lib/run/gone.h`", "`Suite.IsGone`"):
             with self.subTest(wrong):
                 found = links.violations(self.tree(**{**sound, "docs/a.md": page + wrong + "\n"}))
-                self.one(found, "docs/a.md:2")
+                self.one(found, "docs/a.md:4")
+        self.one(links.violations(self.tree(**{**sound, "lib/run/run.cc": "// docs/gone.md; x/y@1 z\n// docs/gone.md\n"})), "run.cc:2")
+
+    def test_the_dockerfile_of_the_guide(self):
+        page = ("```dockerfile\nFROM debian AS build\nCOPY dev /src\nRUN ./dev bundle /opt/trainctl\nFROM debian\n"
+                "COPY --from=build /opt/trainctl /opt/trainctl\nRUN pip install torch==2.11.0 \\\n  && /opt/trainctl/setup\n"
+                'CMD ["trainctl", "doctor"]\n```\n')
+        sound = {"docs/guide/operations.md": page, "dev": "  bundle) bundle ;;\n", "apps/trainctl/cmd_doctor.cc": "",
+                 "apps/bundle/bundle.py": '(out / "setup")', "third_party/libtorch.sh": "VERSION=2.11.0\n"}
+        self.assertEqual(guides.dockerfile_violations(self.tree(**sound)), [])
+        for right, wrong in (("FROM debian AS build", "COPIES x\nFROM debian AS build"), ("COPY dev", "COPY gone"),
+                             ("bundle /opt", "pack /opt"), ("--from=build", "--from=other"), ("2.11.0", "2.12.0"),
+                             ("trainctl/setup", "trainctl/install"), ('"doctor"', '"nurse"'), ("FROM debian AS", "RUN true\nFROM debian AS")):
+            with self.subTest(wrong):
+                changed = {**sound, "docs/guide/operations.md": page.replace(right, wrong, 1)}
+                self.assertEqual(len(guides.dockerfile_violations(self.tree(**changed))), 1)
+
+    def test_names_of_other_tools(self):
+        words = {"lib/recipe/foreign_words.cc": '{"max_steps", "train.steps"},\n'}
+        row = "| `max_steps` | `training.steps` | `--lr` | `%s` |\n"
+        sound = {**words, "docs/guide/migrate.md": (row % "train.steps").replace("`--lr`", "")}
+        self.assertEqual(guides.migration_violations(self.tree(**sound)), [])
+        self.one(guides.migration_violations(self.tree(**{**words, "docs/guide/migrate.md": row % "train.steps"})), "--lr")
+        wrong = {**words, "docs/guide/migrate.md": (row % "train.tokens").replace("`--lr`", "")}
+        self.one(guides.migration_violations(self.tree(**wrong)), "train.steps")
+
+    def test_long_sentences_and_counted_phrases(self):
+        counts = prose.written({(name, area): 0 for name, _, _ in prose.PATTERNS for area in prose.AREAS})
+        sound = {"docs/a.md": "One `word word word` here. " + "Short sentence. " * 30 + "\n", "tests/checks/prose_counts.txt": counts}
+        self.assertEqual(prose.violations(self.tree(**sound)), [])
+        self.one(prose.violations(self.tree(**{**sound, "docs/a.md": "word " * 41 + "\n"})), "41 words")
+        self.one(prose.violations(self.tree(**{**sound, "docs/a.md": "It is held against the list.\n"})), "held-against")
+        self.one(prose.violations(self.tree(**{**sound, "lib/run/run.h": "int size;  // of the file\n"})), "fragment")
+        self.one(prose.violations(self.tree(**{**sound, "lib/run/a.cc": 'f("nobody answers");\n'})), "nobody")
+        code = "```text\nheld against\n```\n    held against\n`held against`\n"
+        self.assertEqual(prose.violations(self.tree(**{**sound, "docs/a.md": code, "lib/run/a.cc": "// nobody\n"})), [])
+
+    def test_calls_of_the_file_system_that_throw(self):
+        sound = ("absolute(path, error)", "exists(path / name, ignored)", "exists(status)", "directory_iterator()",
+                 "directory_iterator it(f(a, b), error)", "is_symlink(std::filesystem::symlink_status(at, error))")
+        for call in sound:
+            tree = self.tree(**{"lib/run/run.cc": "x = std::filesystem::%s;\n" % call})
+            self.assertEqual(filesystem_errors.violations(tree), [], call)
+        for call in ("absolute(path)", "exists(path / name)", "current_path()", "directory_iterator it(path)"):
+            with self.subTest(call):
+                tree = self.tree(**{"lib/run/run.cc": "x = std::filesystem::%s;\n" % call})
+                self.one(filesystem_errors.violations(tree), "lib/run/run.cc:1")
+        loop = self.tree(**{"apps/trainctl/b.cc": "for (const auto& e : std::filesystem::directory_iterator(p, error)) {}\n"})
+        self.one(filesystem_errors.violations(loop), "a loop over a folder")
 
     def test_scripts_that_hide_a_module_of_python(self):
         self.assertEqual(python_names.violations(self.tree(**{"tests/bench/tokens.py": ""})), [])
         self.one(python_names.violations(self.tree(**{"tests/bench/tokenize.py": ""})), "tests/bench/tokenize.py")
+
+    def test_what_is_coupled_is_counted(self):
+        source = ("// BuildGraph( in a comment\nvoid F(const model::Architecture& spec,\n    const Ledger& ledger);\n"
+                  "void G(const Ledger& ledger) { BuildGraph(HeadBlock(spec)); }\n")
+        tree = {"lib/nn/a.cc": source, "lib/model/a.cc": source, "lib/nn/b.cc": '#include "recipe/recipe.h"\n',
+                "lib/recipe/recipe.h": "", "tests/checks/structure.txt": ""}
+        counts = structure.count(self.tree(**tree))
+        self.assertEqual(list(counts.values())[:4], [1, 1, 1, 2])
+        self.assertEqual(counts["sources that see lib/recipe/recipe.h"], 1)
+        tree["tests/checks/structure.txt"] = "# numbers\n" + "".join(f"{n} {what}\n" for what, n in counts.items())
+        self.assertEqual(structure.violations(self.tree(**tree)), [])
+        self.one(structure.violations(self.tree(**tree, **{"lib/nn/c.cc": "BuildGraph(x);\n"})), "more than the 1")
+        self.one(structure.violations(self.tree(**{**tree, "lib/nn/a.cc": source.replace("HeadBlock", "Head")})), "lower")
 
     def test_blocks_of_a_readme(self):
         text = "# a\n```sh\none\n```\n<!-- not run: long -->\n```sh\ntwo\n```\n```text\nthree\n```\n"

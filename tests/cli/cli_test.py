@@ -7,6 +7,7 @@ the matter, nothing left behind, nothing damaged.
 FILTER: the cases whose names contain it, or, after a minus, those whose names do not.
 """
 
+import errno
 import fcntl
 import glob
 import json
@@ -181,7 +182,7 @@ framework = "megatron-core"
 def planning_for_accelerators(c):
     c.write(PLAN)
     result = c.run("plan", "recipe.toml", "--price", "2")
-    c.expect(result, 0, "16 x a100-sxm-80gb", "6.74B parameters", "MFU", "Chosen: ", "the run of 2T tokens takes", "$")
+    c.expect(result, 0, "16 x a100-sxm-80gb", "6.74B parameters", "MFU", "Chosen: ", "a run of 2T tokens takes", "$")
     if len([line for line in result.stdout.splitlines() if line.startswith("*")]) != 1:
         c.fail("not one layout is marked:\n" + result.stdout)
     plan = json.loads(c.run("plan", "recipe.toml", "--json", "--top", "3").stdout)
@@ -199,18 +200,18 @@ def planning_for_accelerators(c):
     if abs(allocated / chosen["memory"]["allocated_bytes"] - 1) > 1e-6:
         c.fail("the terms of memory add up to %g: %s" % (allocated, chosen["memory"]))
 
-    c.expect(c.run("plan", "recipe.toml", "--write", "fixed.toml"), 0, "written to fixed.toml")
+    c.expect(c.run("plan", "recipe.toml", "--write", "fixed.toml"), 0, "wrote fixed.toml")
     again = json.loads(c.run("plan", "fixed.toml", "--json").stdout)
     if again["chosen"] != chosen or again["alternatives"]:
         c.fail("the written recipe plans to something else: %s" % again)
     c.expect(c.run("launch", "fixed.toml"), 2, "parallel.offload", "plan.framework")
-    c.expect(c.run("recipe", "check", "fixed.toml"), 0, "is valid as a what-if, not to be launched")
+    c.expect(c.run("recipe", "check", "fixed.toml"), 0, "is valid for planning, but it cannot be launched")
     c.expect(c.run("recipe", "show", "fixed.toml"), 0, "framework = ")
 
     c.expect(c.run("plan", "recipe.toml", "--explain"), 0, "activations", "What binds", "Why not", "data sheet",
              "measured", "megatron")
     c.expect(c.run("plan", "recipe.toml", "--as", "torchtitan", "--objective", "headroom"), 0, "as torchtitan")
-    c.expect(c.run("plan", "recipe.toml", "--draw", "--trace", "t.json", "--html", "p.html"), 0, "written to p.html")
+    c.expect(c.run("plan", "recipe.toml", "--draw", "--trace", "t.json", "--html", "p.html"), 0, "wrote p.html")
     if "traceEvents" not in json.load(open(c.dir + "/t.json")) or "<html" not in open(c.dir + "/p.html").read():
         c.fail("the trace or the page is none")
 
@@ -250,7 +251,7 @@ def plans_that_make_no_sense(c):
         config.write('{"model_type": "mamba"}')
     c.expect(c.run("plan", "recipe.toml", "--set", "model.preset=default", "--set", "model.from=m"), 2, "--set", "mamba")
     c.write(RECIPE)
-    c.expect(c.run("plan", "recipe.toml", "--write", "fixed.toml"), 0, "written to fixed.toml")
+    c.expect(c.run("plan", "recipe.toml", "--write", "fixed.toml"), 0, "wrote fixed.toml")
     c.expect(c.run("plan", "fixed.toml"), 0, "what the recipe asks for")
     for option in (["--pareto"], ["--profile", "x.json"]):
         c.expect(c.run("plan", "recipe.toml", *option), 2, option[0], "--as")
@@ -269,8 +270,8 @@ def plans_of_our_own_trainer_show_themselves(c):
         time = sum(term["seconds"] for term in plan["explanation"]["time"]) - plan["explanation"]["overlapped_seconds"]
         if abs(time / chosen["estimated_step_seconds"] - 1) > 1e-6:
             c.fail("the terms of time add up to %g of %g" % (time, chosen["estimated_step_seconds"]))
-        c.expect(c.run(*own, "--explain"), 0, "optimizer state", "What binds", "How far to trust it")
-        c.expect(c.run(*own, "--draw", "--trace", "t.json", "--html", "p.html", "--force"), 0, "written to p.html", "compute |",
+        c.expect(c.run(*own, "--explain"), 0, "optimizer state", "What binds", "How reliable it is")
+        c.expect(c.run(*own, "--draw", "--trace", "t.json", "--html", "p.html", "--force"), 0, "wrote p.html", "compute |",
                  "F forward", "step " + plan["step_hash"])
         trace = json.load(open(c.dir + "/t.json"))
         names = {event["name"] for event in trace["traceEvents"] if event["ph"] == "X"}
@@ -330,7 +331,7 @@ def a_run_folder_of_somebody_else(c):
     for folder, verb in (("run", ("resume", "run")),
                          ("prepared", ("launch", "recipe.toml", "--run-dir", "prepared", "--stop-after", "1"))):
         os.chmod(c.dir + "/" + folder, 0o777)
-        c.expect(c.run(*verb), 2, "can be changed by every user", "--trust-folder")
+        c.expect(c.run(*verb), 2, "can be modified by every user", "--trust-folder")
         if os.geteuid() == 0:
             os.chmod(c.dir + "/" + folder, 0o755)
             os.chown(c.dir + "/" + folder, 54321, 54321)
@@ -416,7 +417,7 @@ def save_from_another_terminal(c):
         if "step 1/" in line:
             break
     steps = [json.loads(c.run("save", "run", "--json").stdout)["step"] for _ in range(2)]
-    c.expect(c.run("save", "run"), 0, "run has the checkpoint of step ")
+    c.expect(c.run("save", "run"), 0, "run: saved a checkpoint at step ")
     c.expect(c.run("stop", "run"), 0)
     said = job.stdout.read()
     if job.wait(timeout=60) != 75:
@@ -448,7 +449,7 @@ def stop_after(c):
     c.expect(c.run("resume", "run"), 0, "train.steps=N")
     c.expect(c.run("resume", "run", "--set", "optimizer.name=sgd"), 2, "optimizer.name")
     moved = c.run("resume", "run", "--set", "train.steps=8", "--set", "parallel.zero_stage=1")
-    c.expect(moved, 0, "note: layout is ZeRO-1 ", " (was ZeRO-3 ", "equal up to the order of sums, not bit for bit")
+    c.expect(moved, 0, "note: layout is ZeRO-1 ", " (was ZeRO-3 ", "results agree up to the order of sums and are not bit-identical")
     if "{" in moved.stdout or "warning" in moved.stdout:
         c.fail("raw JSON, or a warning, where a note was enough:\n%s" % moved.stdout)
 
@@ -460,7 +461,7 @@ def a_named_run_is_the_latest(c):
     # A folder that `latest` cannot be in is no reason not to train.
     c.write("", "runs-file")
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--stop-after", "1", "--set", "run.root=runs-file"), 75,
-             "note: ", "runs-file/latest does not point at this run")
+             "note: ", "runs-file/latest does not point to this run")
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "runs/tour", "--stop-after", "1"), 75)
     c.expect(c.run("status"), 0, "runs/tour")
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "elsewhere/run", "--or-resume", "--stop-after", "2"), 75)
@@ -472,7 +473,7 @@ def no_step_is_left_before_the_one_to_stop_after(c):
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--stop-after", "3"), 75)
     lines = open(c.dir + "/run/metrics.jsonl").read()
     for stop in ("3", "2"):
-        c.expect(c.run("resume", "run", "--stop-after", stop), 75, "has done step 3", "trainctl resume")
+        c.expect(c.run("resume", "run", "--stop-after", stop), 75, "has completed step 3", "trainctl resume")
     result = c.run("resume", "run", "--stop-after", "3", "--json")
     c.expect(result, 75, "trainctl.launch.v1")
     report = json.loads(next(line for line in result.stdout.splitlines() if line.startswith("{")))
@@ -583,14 +584,14 @@ def what_is_no_good_checkpoint_is_told_alike(c):
             c.expect(c.run("status", "run"), 0, "checkpoint  step %d\n" % committed)
         if state != "non-finite":
             c.expect(c.run("checkpoint", "ls", "run"), 0, state + ": ", words)
-            c.expect(c.run("status", "run"), 0, "checkpoint of step %d is %s: " % (step, state), words)
-            c.expect(c.run("runs", "run"), 0, "checkpoint of step %d is %s: " % (step, state), words)
+            c.expect(c.run("status", "run"), 0, "checkpoint at step %d is %s: " % (step, state), words)
+            c.expect(c.run("runs", "run"), 0, "checkpoint at step %d is %s: " % (step, state), words)
         c.expect(c.run("checkpoint", "verify", "run"), 6, "%-10s  run/checkpoints/%s" % (state, name), words)
         c.expect(c.run("checkpoint", "verify", "run/checkpoints/" + name), 6, "%-10s" % state, words)
         goes_on(step, state, words, goes_on_from)
 
     def goes_on(step, state, words, goes_on_from):
-        passed_over = "checkpoint of step %d is %s and was passed over: " % (step, state)
+        passed_over = "checkpoint at step %d is %s and was skipped: " % (step, state)
         c.expect(c.run("generate", "run", "--prompt", "the", "--max-tokens", "1"), 0, passed_over, words)
         c.expect(c.run("resume", "run", "--stop-after", "6", "--set", "train.steps=20"), 75, passed_over, words,
                  "resuming after step %d" % goes_on_from)
@@ -601,9 +602,9 @@ def what_is_no_good_checkpoint_is_told_alike(c):
     try:
         shutil.copytree(c.dir + "/run", keep + "/run", symlinks=True)
         os.rename(root + "step-00000005", root + "step-00000008")
-        told(8, "damaged", "holds step 5, not 8", 4, 4)
+        told(8, "damaged", "contains step 5, not 8", 4, 4)
         os.mkdir(root + "step-99999999")
-        told(99999999, "damaged", "it has no manifest.json", 5, 5)
+        told(99999999, "damaged", "it does not contain manifest.json", 5, 5)
         os.symlink("step-00000005", root + "step-00000009")
         told(9, "damaged", "a symbolic link", 5, 5)
         part = root + "step-00000005/rank-00001.safetensors"  # what the other rank alone reads
@@ -619,7 +620,7 @@ def what_is_no_good_checkpoint_is_told_alike(c):
         for step in (2, 4, 5):
             subprocess.run([poison, root + "step-%08d" % step, "model.norm.weight"], check=True)
         for verb in (["generate", "run", "--prompt", "the"], ["eval", "run"], ["checkpoint", "export", "run", "--out", "model"]):
-            c.expect(c.run(*verb), 6, "no checkpoint is good", "NaN or infinite values in model.norm.weight")
+            c.expect(c.run(*verb), 6, "no checkpoint is valid", "NaN or infinite values in model.norm.weight")
     finally:
         shutil.rmtree(keep)
 
@@ -653,12 +654,12 @@ def the_same_command_for_every_requeue(c):
     c.expect(c.run("launch", "recipe.toml", "--or-resume"), 2, "--run-dir")
     c.expect(c.run(*again, "--stop-after", "2"), 75)
     c.expect(c.run(*again), 0, "resuming after step 2", "finished")
-    c.expect(c.run(*again), 0, "has done its")
+    c.expect(c.run(*again), 0, "has completed its")
     c.expect(c.run(*again, "--set", "train.steps=8"), 0, "resuming after step 6", "finished")
     # From elsewhere, and with what the recipe says now, "auto" included.
     os.mkdir(c.dir + "/elsewhere")
     c.expect(c.run("launch", c.dir + "/recipe.toml", "--run-dir", c.dir + "/run", "--or-resume", "--set", "train.steps=8",
-                   cwd=c.dir + "/elsewhere"), 0, "has done its")
+                   cwd=c.dir + "/elsewhere"), 0, "has completed its")
     c.expect(c.run(*again, "--set", "train.steps=9", "--set", "cluster.memory_limit=1GiB"), 0,
              'changed: cluster.memory_limit is "1GiB" and was "auto"', "finished")
     c.expect(c.run(*again, "--set", "train.steps=10"), 0, 'changed: cluster.memory_limit is "auto" and was "1GiB"')
@@ -692,21 +693,21 @@ def checkpoints_that_are_gone(c):
     c.expect(c.run("resume", "run", "--stop-after", "4"), 75, "step 1/6")  # there was none yet
     metrics = open(c.dir + "/run/metrics.jsonl").read()
     shutil.move(c.dir + "/run/checkpoints", c.dir + "/elsewhere")
-    words = ["records a checkpoint of step 4", "checkpoints holds none", "--from-scratch"]
+    words = ["records a checkpoint at step 4", "checkpoints contains none", "--from-scratch"]
     c.expect(c.run("resume", "run"), 6, *words)
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--or-resume"), 6, *words)
     if open(c.dir + "/run/metrics.jsonl").read() != metrics:
         c.fail("metrics.jsonl was cut")
     shutil.move(c.dir + "/elsewhere", c.dir + "/run/checkpoints")
     os.remove(c.dir + "/run/metrics.jsonl")
-    c.expect(c.run("resume", "run", "--from-scratch"), 2, "has a good checkpoint of step 4")
+    c.expect(c.run("resume", "run", "--from-scratch"), 2, "has a valid checkpoint at step 4")
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "new", "--from-scratch"), 2, "--or-resume")
     resumed = c.run("resume", "run", "--stop-after", "5")
-    c.expect(resumed, 75, "metrics.jsonl is gone", "resuming after step 4")
+    c.expect(resumed, 75, "metrics.jsonl is missing", "resuming after step 4")
     c.expect(c.run("resume", "run", "--set", "train.steps=8", "--stop-after", "6"), 75)
     shutil.rmtree(c.dir + "/run/checkpoints/step-00000006")
     c.expect(c.run("resume", "run", "--set", "train.steps=8", "--stop-after", "5"), 75,
-             "records a checkpoint of step 6, which is gone; the newest is of step 5")
+             "records a checkpoint at step 6, which is missing; the newest one is at step 5")
 
     # What is left but cannot be used is kept where a run begins anew.
     for manifest in glob.glob(c.dir + "/run/checkpoints/*/manifest.json"):
@@ -732,7 +733,7 @@ def checkpoints_that_go_while_a_run_goes_on(c):
     shutil.rmtree(c.dir + "/run/checkpoints")
     os.kill(workers[1]["pid"], signal.SIGKILL)
     output = launch.communicate(timeout=60)[0]
-    c.expect(subprocess.CompletedProcess([], launch.returncode, output), 6, "records a checkpoint of step 2",
+    c.expect(subprocess.CompletedProcess([], launch.returncode, output), 6, "records a checkpoint at step 2",
              "--from-scratch")
 
 
@@ -741,15 +742,15 @@ def a_journal_of_rubbish(c):
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--stop-after", "2"), 75)
     with open(c.dir + "/run/journal.jsonl", "w") as journal:
         journal.write("no json\n")
-    c.expect(c.run("resume", "run", "--stop-after", "3"), 75, "journal.jsonl:1:", "it is set aside",
+    c.expect(c.run("resume", "run", "--stop-after", "3"), 75, "journal.jsonl:1:", "it is moved aside",
              "journal.jsonl is now journal.jsonl.set-aside-1", "resuming after step 2")
     if open(c.dir + "/run/journal.jsonl.set-aside-1").read() != "no json\n":
         c.fail("the old journal is gone")
     shutil.rmtree(c.dir + "/run/checkpoints")
-    c.expect(c.run("resume", "run"), 6, "records a checkpoint of step 3")
+    c.expect(c.run("resume", "run"), 6, "records a checkpoint at step 3")
     with open(c.dir + "/run/journal.jsonl", "w") as journal:
         journal.write("no json\n")
-    c.expect(c.run("resume", "run"), 6, "no line of it can be read", "--from-scratch")
+    c.expect(c.run("resume", "run"), 6, "none of its lines can be read", "--from-scratch")
     c.expect(c.run("resume", "run", "--from-scratch"), 0, "journal.jsonl.set-aside-2", "finished")
 
 
@@ -757,14 +758,14 @@ def a_journal_of_rubbish(c):
 def a_run_folder_that_goes_away(c):
     def ended(launch, *words):
         output = launch.communicate(timeout=60)[0]
-        c.expect(subprocess.CompletedProcess([], launch.returncode, output), 5, "in the middle of the run", *words)
+        c.expect(subprocess.CompletedProcess([], launch.returncode, output), 5, "while the run was in progress", *words)
 
     endless = ["launch", "recipe.toml", "--run-dir", "run", "--set", "train.steps=100000"]
     launch, _ = launched_until_step(c, 3, *endless)
     if launch is None:
         return
     os.rename(c.dir + "/run", c.dir + "/moved")
-    ended(launch, "was moved to %s/moved" % os.path.realpath(c.dir), "There is the checkpoint of step ")
+    ended(launch, "was moved to %s/moved" % os.path.realpath(c.dir), "It contains the checkpoint at step ")
     if os.path.exists(c.dir + "/run"):
         c.fail("the folder was made anew: %s" % os.listdir(c.dir + "/run"))
     done = json.loads(c.run("status", "moved", "--json").stdout)["checkpoint_step"]
@@ -776,7 +777,7 @@ def a_run_folder_that_goes_away(c):
         return
     while os.path.exists(c.dir + "/run"):
         shutil.rmtree(c.dir + "/run", ignore_errors=True)  # what is being written comes back
-    ended(launch, "it was removed", "Launch anew")
+    ended(launch, "it was removed", "Start a new launch")
     if os.path.exists(c.dir + "/run"):
         c.fail("the folder was made anew: %s" % os.listdir(c.dir + "/run"))
 
@@ -808,23 +809,151 @@ def data_that_is_overwritten_ends_a_run(c):
     with open(path, "r+") as file:
         file.write(text.upper())
     output = launch.communicate(timeout=60)[0]
-    c.expect(subprocess.CompletedProcess([], launch.returncode, output), 6, "07.txt has changed while the run read it",
-             "it was written to", "07.txt was touched or replaced", "08.txt was touched or replaced")
+    c.expect(subprocess.CompletedProcess([], launch.returncode, output), 6, "07.txt changed while the run was reading it",
+             "it was modified", "07.txt was touched or replaced", "08.txt was touched or replaced")
     done = json.loads(c.run("status", "run", "--json").stdout)["checkpoint_step"]
-    c.expect(c.run("resume", "run"), 6, "07.txt has changed since the run began")
+    if "onward may have read the changed bytes; to repeat them, move the checkpoints after step" not in output:
+        c.fail("the last message does not name the steps: " + output)
+    c.expect(c.run("resume", "run"), 6, "07.txt has changed since the run started")
     with open(path, "w") as file:
         file.write(text)
-    c.expect(c.run("resume", "run", "--stop-after", str(done + 1)), 75, "resuming after step %d" % done)
+    # The first look at the data was at the checkpoint that `save` asked for.
+    suspect = "the steps from %s onward may have read the changed bytes" % re.search(r"the steps from (\d+) on", output).group(1)
+    c.expect(c.run("resume", "run", "--stop-after", str(done + 1)), 75, "resuming after step %d" % done,
+             suspect, "note: an earlier launch failed: ")
+    if "changed" in c.run("resume", "run", "--stop-after", str(done + 2)).stdout:
+        c.fail("a resume after a checkpoint repeats failures before it")
 
 
 @case
 def a_limit_of_the_system_is_named(c):
-    for limit, said in (("-v 700000", ["ulimit -v: 683.59 MiB"]), ("-f 100", ["File too large", "ulimit -f: 100.00 KiB"])):
-        result = subprocess.run(["bash", "-c", 'ulimit %s; exec "$0" launch recipe.toml --run-dir run' % limit, TRAINCTL],
-                                cwd=c.dir, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "old"), 0)
+    launch, job = ["launch", "recipe.toml", "--run-dir", "run"], ["generate", "old", "--prompt", "a"]
+    for limit, verb, said in (
+            ("-v 700000", launch, ["ulimit -v: 683.59 MiB"]),
+            ("-n 12", launch, ["the launcher needs", "more open files", "ulimit -n: 12"]),
+            ("-n 16", launch, ["the launcher needs", "ulimit -n: 16"]),
+            ("-s 64", launch, ["ulimit -s: 64.00 KiB"]),
+            ("-d 50000", launch, ["ulimit -d: 48.83 MiB"]), ("-d 40000", ["resume", "old", "--set", "train.steps=9"],
+                                                             ["ulimit -d: 39.06 MiB"]),
+            ("-d 20000", job, ["ulimit -d: 19.53 MiB"]), ("-v 300000", job, ["ulimit -v: 292.97 MiB"]),
+            ("-s 64", ["eval", "old"], ["ulimit -s: 64.00 KiB"]),
+            ("-f 100", launch, ["File too large", "ulimit -f: 100.00 KiB"])):
+        result = subprocess.run(["bash", "-c", 'ulimit %s; exec "$0" "$@"' % limit, TRAINCTL, *verb], cwd=c.dir,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
         c.expect(result, 5, *said)
         if "restarting" in result.stdout:
             c.fail("a start that must fail again is repeated:\n" + result.stdout)
+    left = [name for name in os.listdir(c.dir + "/run/checkpoints") if name.startswith(".")]
+    if left:
+        c.fail("a save that failed leaves %s" % left)
+
+
+@case
+def a_limit_on_processes_is_named_before_a_run_starts(c):
+    """As a user who is not root, because the limit does not apply to root."""
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        return
+    shutil.copy(TRAINCTL, c.dir + "/trainctl")
+    os.chmod(c.dir, 0o755)
+    script = 'ulimit -u 12; exec setpriv --reuid=65534 --regid=65534 --clear-groups ./trainctl launch recipe.toml'
+    result = subprocess.run(["bash", "-c", script], cwd=c.dir, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    c.expect(result, 5, "ulimit -u: limit of 12 processes and threads (", " in use); this run needs at least ")
+
+
+@case
+def a_working_folder_that_was_removed(c):
+    verbs = [["launch", "r.toml"], ["resume"], ["status"], ["runs"], ["logs"], ["plan", "r.toml"], ["recipe", "check", "r.toml"],
+             ["data", "prepare", "a.txt", "--out", "b"], ["checkpoint", "ls"], ["generate", "--prompt", "a"],
+             ["doctor"], ["new", "text"], ["version", "--json"]]
+    for verb in verbs:
+        script = 'mkdir gone && cd gone && rmdir ../gone && exec "$0" "$@"'
+        result = subprocess.run(["bash", "-c", script, TRAINCTL, *verb], cwd=c.dir, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True)
+        c.expect(result, 5, "the working folder was removed")
+
+
+# Lets a call fail with the error number in the variable of its name, as file systems do that lack it. bind() and
+# chmod() fail in the run folder only, which is on such a file system.
+FILE_SYSTEM_SHIM = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static int fails(const char *call) {
+  const char *number = getenv(call);
+  if (number == NULL) return 0;
+  errno = atoi(number);
+  return 1;
+}
+static int is_folder(int fd) {
+  struct stat info;
+  return fstat(fd, &info) == 0 && S_ISDIR(info.st_mode);
+}
+static int in_run(const char *path) { return strstr(path, "/run/") != NULL; }
+int fsync(int fd) {
+  return fails(is_folder(fd) ? "FSYNC_FOLDER" : "FSYNC_FILE") ? -1 : (int)syscall(SYS_fsync, fd);
+}
+int fdatasync(int fd) { return fails("FSYNC_FILE") ? -1 : (int)syscall(SYS_fdatasync, fd); }
+int flock(int fd, int operation) { return fails("FLOCK") ? -1 : (int)syscall(SYS_flock, fd, operation); }
+int statvfs(const char *path, struct statvfs *info) {
+  int (*next)(const char *, struct statvfs *) = dlsym(RTLD_NEXT, "statvfs");
+  return fails("STATVFS") ? -1 : next(path, info);
+}
+int statvfs64(const char *path, struct statvfs64 *info) { return statvfs(path, (struct statvfs *)info); }
+int bind(int fd, const struct sockaddr *address, socklen_t length) {
+  if (address->sa_family == AF_UNIX && in_run(address->sa_data) && fails("BIND")) return -1;
+  return (int)syscall(SYS_bind, fd, address, length);
+}
+int fchmod(int fd, mode_t mode) { return fails("CHMOD") ? -1 : (int)syscall(SYS_fchmod, fd, mode); }
+int chmod(const char *path, mode_t mode) {
+  if (in_run(path) && fails("CHMOD")) return -1;
+  return (int)syscall(SYS_fchmodat, AT_FDCWD, path, mode);
+}
+"""
+
+
+@case
+def a_file_system_that_lacks_something(c):
+    with open(c.dir + "/shim.c", "w") as source:
+        source.write(FILE_SYSTEM_SHIM)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", "shim.so", "shim.c"], cwd=c.dir, check=True)
+    folders = "cannot sync folders, so a power failure may lose the newest checkpoint"
+    files = "cannot sync files, so a power failure may lose checkpoints and logs"
+    locks = "the file locks of its file system fail"
+    for call, number, code, said in (
+            ("FSYNC_FOLDER", errno.EINVAL, 0, folders), ("FSYNC_FOLDER", errno.EBADF, 0, folders),
+            ("FSYNC_FOLDER", errno.EACCES, 0, folders), ("FSYNC_FOLDER", errno.EIO, 5, "sync folder"),
+            ("FSYNC_FILE", errno.EINVAL, 0, files), ("FLOCK", errno.EINVAL, 0, "finished"), ("FLOCK", errno.EIO, 5, locks),
+            ("STATVFS", errno.ENOSYS, 0, "does not report its free space"), ("BIND", errno.EOPNOTSUPP, 0, "finished"),
+            ("CHMOD", errno.EPERM, 0, "finished")):
+        shutil.rmtree(c.dir + "/run", ignore_errors=True)
+        result = c.run("launch", "recipe.toml", "--run-dir", "run", "--set", "train.steps=2",
+                       env={"LD_PRELOAD": c.dir + "/shim.so", call: str(number)})
+        c.expect(result, code, said)
+        if code == 0 and not os.path.exists(c.dir + "/run/checkpoints/step-00000002/manifest.json"):
+            c.fail("%s %d: no checkpoint: %s" % (call, number, os.listdir(c.dir + "/run/checkpoints")))
+
+
+@case
+def a_long_run_path_without_a_temporary_folder(c):
+    """Only the run folder can be written, and its path is too long for a socket."""
+    script = ('mount --bind "$1" "$1" && mount --rbind /tmp /tmp && mount -o remount,bind,ro /tmp && cd "$1" || exit 77; '
+              'exec "$0" launch recipe.toml --run-dir "$2"')
+    environment = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
+    result = subprocess.run(["unshare", "-m", "sh", "-c", script, TRAINCTL, c.dir, "r" * 120], env=environment, cwd=c.dir,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if result.returncode == 77 or "unshare failed" in result.stdout:
+        print("a_long_run_path_without_a_temporary_folder: not tried, nothing can be mounted here: " + result.stdout.strip())
+        return
+    c.expect(result, 0, "finished")
 
 
 @case
@@ -833,10 +962,10 @@ def a_launch_that_failed_before_its_first_step_does_not_block_its_folder(c):
                    env={"TRAINCTL_FAULT": "startup:1:worker:0"}), 4)
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--dry-run"), 0)
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--set", "optimizer.lr=1e-4", "--stop-after", "1"), 75,
-             "the last launch in this folder ended before its first step")
+             "the previous launch in this folder ended before its first step")
     if not os.path.exists(c.dir + "/run/journal.jsonl.set-aside-1"):
         c.fail("the journal of the first launch is gone")
-    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run"), 2, "already holds a run")
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run"), 2, "already contains a run")
 
 
 @case
@@ -898,7 +1027,7 @@ def large_data_is_read_once(c):
     c.write(RECIPE.replace("text/*.txt", "large.jsonl"))
     kept = c.dir + "/run/documents/"
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--detach", "--set", "train.steps=100000"), 0,
-             "are kept in " + os.path.realpath(kept))
+             "are cached in " + os.path.realpath(kept))
     status = json.loads(c.run("status", "run", "--json").stdout)
     pids = [worker["pid"] for worker in status["workers"]]
     maps = [open("/proc/%d/maps" % pid).read() for pid in pids]
@@ -920,10 +1049,108 @@ def large_data_is_read_once(c):
         c.fail("a dry run changes what is kept")
     again = c.run("resume", "run", "--set", "train.steps=%d" % (step + 1))
     c.expect(again, 0, "finished")
-    if "are kept in" in again.stdout:
+    if "are cached in" in again.stdout:
         c.fail("a resume reads the data again:\n" + again.stdout)
     if os.path.exists(kept):
         c.fail("a finished run keeps %s" % os.listdir(kept))
+
+
+@case
+def epochs_are_steps_that_see_the_data_so_often(c):
+    for path in glob.glob(c.dir + "/text/*.txt")[5:]:
+        os.remove(path)
+    stream = re.sub(r"\[\[data.eval\]\]\n.*\n.*\n", "", RECIPE).replace("steps = 6", "epochs = 1")
+    c.write(stream)
+    # The bytes of the files, and the token that ends each.
+    tokens = sum(os.path.getsize(path) + 1 for path in glob.glob(c.dir + "/text/*.txt"))
+    step_tokens = 8 * 32
+
+    def steps_of(*args):
+        return json.loads(c.run("recipe", "check", *args, "--json").stdout)["steps"]
+
+    for packing in ("documents", "continuous"):
+        for epochs in (1, 3, 0.5):
+            steps = steps_of("recipe.toml", "--set", "data.packing=" + packing, "--set", "train.epochs=%s" % epochs)
+            if steps != math.ceil(epochs * tokens / step_tokens):
+                c.fail("%s epochs of %d tokens, %s: %d steps" % (epochs, tokens, packing, steps))
+    # 19 bytes and their end: two do not fit 32 tokens. 21 sequences are 2.6 steps of 8.
+    with open(c.dir + "/short.jsonl", "w") as file:
+        file.writelines('{"text": "document number %03d"}\n' % i for i in range(21))
+    whole = ["whole.toml", "--set", "data.packing=whole"]
+    c.write(stream.replace("text/*.txt", "short.jsonl"), "whole.toml")
+    if [steps_of(*whole, "--set", "train.epochs=%d" % epochs) for epochs in (1, 2, 8)] != [3, 6, 21]:
+        c.fail("whole documents: other steps than 3, 6, 21")
+    texts = []
+    for step in range(1, 4):
+        batch = json.loads(c.run("data", "batch", *whole, "--step", str(step), "--json").stdout)
+        texts += [bytes(sequence["tokens"][:19]).decode() for sequence in batch["sequences"]]
+    if sorted(texts[:21]) != ["document number %03d" % i for i in range(21)]:
+        c.fail("an epoch has %s" % sorted(texts[:21]))
+    c.expect(c.run("launch", *whole, "--dry-run"), 0, "21 documents packed whole", "the run covers 1.14 epochs")
+
+    steps = math.ceil(tokens / step_tokens)
+
+    def said_of_data(data):
+        if [(use["source"], use["epoch_tokens"]) for use in data] != [("train-0", tokens)] or \
+                abs(data[0]["epochs"] - steps * step_tokens / tokens) > 1e-9:
+            c.fail("%d epochs of %d tokens: %s" % (1, tokens, data))
+
+    for verb in (["recipe", "check"], ["plan"]):
+        fixed = [*verb, "recipe.toml", "--set", "train.steps=%d" % steps]
+        c.write(stream.replace("epochs = 1\n", ""))
+        c.expect(c.run(*fixed), 0, "the run covers %.2f epochs" % (steps * step_tokens / tokens))
+        said_of_data(json.loads(c.run(*fixed, "--json").stdout)["data"])
+    c.write(stream)
+    for workers in ("1", "2"):
+        run = "run" + workers
+        said = c.run("launch", "recipe.toml", "--run-dir", run, "--set", "cluster.devices_per_node=" + workers,
+                     "--set", "parallel.zero_stage=0")
+        c.expect(said, 0, "the run covers %.2f epochs" % (steps * step_tokens / tokens), "finished")
+        status = json.loads(c.run("status", run, "--json").stdout)
+        c.expect(c.run("status", run), 0, "epochs      %.2f of %.2f, " % ((steps * step_tokens / tokens,) * 2))
+        said_of_data(status["data"])
+        if (status["step"], status["total_steps"], metrics_of(c, run)[-1]["step"]) != (steps, steps, steps):
+            c.fail("%s workers: %s of %s steps, not %d" % (workers, status["step"], status["total_steps"], steps))
+        stored = json.load(open(c.dir + "/" + run + "/recipe.json"))
+        if stored["train"]["steps"] != steps or "epochs" in stored["train"] or stored["optimizer"]["decay_steps"] != steps:
+            c.fail("stored: %s" % stored["train"])
+    # Four in total.
+    longer = math.ceil(4 * tokens / step_tokens)
+    c.expect(c.run("resume", "run1", "--set", "train.epochs=4", "--set", "optimizer.min_lr=1e-4"), 0, "finished")
+    if metrics_of(c, "run1")[-1]["step"] != longer:
+        c.fail("four epochs end at step %d, not %d" % (metrics_of(c, "run1")[-1]["step"], longer))
+    c.expect(c.run("resume", "run2", "--set", "train.epochs=1"), 0, "has completed its %d steps" % steps)
+    c.write(stream.replace("epochs = 1", "epochs = 2"), "more.toml")
+    c.expect(c.run("launch", "more.toml", "--run-dir", "run2", "--or-resume", "--dry-run"), 0,
+             "changed: train.steps is %d and was %d" % (math.ceil(2 * tokens / step_tokens), steps))
+    c.expect(c.run("launch", "recipe.toml", "--set", "train.steps=2", "--set", "train.epochs=2"), 2, "exclude each other")
+    two = "files = [\"text/*.txt\"]\nweight = 0.5\n[[data.train]]\nfiles = [\"short.jsonl\"]\nweight = 0.5\n"
+    c.write(stream.replace('files = ["text/*.txt"]\n', two), "two.toml")
+    c.expect(c.run("launch", "two.toml"), 2, "train.epochs: sources with weights", "set train.steps or train.tokens")
+
+
+@case
+def a_run_of_before_ends_its_documents_as_it_did(c):
+    c.expect(c.run("tokenizer", "train", "--vocab", "300", "--out", "own.json", *sorted(os.listdir(c.dir + "/text")),
+                   cwd=c.dir + "/text"), 0)
+    shutil.move(c.dir + "/text/own.json", c.dir + "/own.json")
+    own = ["--set", "data.tokenizer=own.json", "--set", "model.vocab=300"]
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", *own, "--stop-after", "2"), 75)
+    path = c.dir + "/run/recipe.json"
+    stored = json.load(open(path))
+    end = stored["data"].pop("end_of_document")
+    with open(path, "w") as file:
+        json.dump(stored, file)
+    # "e" ends a text of this model from now on; it did not when the run began.
+    with open(c.dir + "/tokenizer_config.json", "w") as file:
+        json.dump({"eos_token": "e"}, file)
+    c.expect(c.run("resume", "run"), 0, "its documents still end with %s; in a new run" % end, "finished")
+    if json.load(open(path))["data"]["end_of_document"] != end:
+        c.fail("the resumed run has another end of its documents")
+    again = c.run("resume", "run", "--set", "train.steps=7")
+    c.expect(again, 0, "finished")
+    if "earlier version" in again.stdout:
+        c.fail("told again:\n" + again.stdout)
 
 
 @case
@@ -1009,7 +1236,7 @@ def full_disk(c):
 
         # Full before it starts: nothing is started.
         fill()
-        c.expect(c.run("resume", "small/run"), 5, " free; ", "lower checkpoint.keep")
+        c.expect(c.run("resume", "small/run"), 5, " free, ", "lower checkpoint.keep")
         # Full while it runs.
         for beside in ("false", "true"):
             os.remove(c.dir + "/small/filler")
@@ -1019,7 +1246,7 @@ def full_disk(c):
                     break
             fill()
             for line in job.stdout:
-                if "training continues, and the next save is attempted when it is due" in line:
+                if "training continues, and the next save will be attempted as scheduled" in line:
                     break
             c.expect(c.run("stop", "small/run"), 0)  # a requested save fails the run
             said = job.stdout.read()
@@ -1046,10 +1273,59 @@ def exported_weights_and_a_loss_that_is_not_finite(c):
         if whole.stdout != blocks.stdout or whole.returncode or blocks.returncode:
             c.fail("%s with little memory: %s%s, with all: %s" % (verb, blocks.stdout, blocks.stderr, whole.stdout))
         c.expect(c.run(*verb, "--memory", "much"), 2, "much")
-    c.expect(c.run("checkpoint", "export", "run", "--out", "model"), 0)
+    result = subprocess.run([TRAINCTL, "checkpoint", "export", "run", "--out", "model", "--json"], cwd=c.dir,
+                            stdout=subprocess.PIPE, text=True)
+    report = json.loads(result.stdout)
+    sizes = {name: os.path.getsize(c.dir + "/model/" + name) for name in os.listdir(c.dir + "/model")}
+    if (report["schema"], report["dtype"], report["checkpoint"], os.path.join(c.dir, report["folder"])) != (
+            "trainctl.export.v1", "fp32", c.dir + "/run/checkpoints/step-00000002", c.dir + "/model") or \
+            {one["name"]: one["bytes"] for one in report["files"]} != sizes or "model.safetensors" not in sizes:
+        c.fail("export --json says %s; the files are %s" % (result.stdout, sizes))
     c.expect(c.run("checkpoint", "export", "run", "--out", "model"), 2, "model")
+    # The folder is the same model as the checkpoint, to the last bit.
+    with open(c.dir + "/lines.jsonl", "w") as file:
+        file.writelines(json.dumps({"text": "the lazy dog %d jumps" % i}) + "\n" for i in range(30))
+    for verb, of_folder in ((["eval", "--data", "lines.jsonl"], ["--seq-len", "32"]),
+                            (["generate", "--prompt", "the", "--max-tokens", "20", "--temperature", "0", "--json"], [])):
+        said = [subprocess.run([TRAINCTL, *verb, *words], cwd=c.dir, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                               text=True).stdout
+                for words in (["run"], ["model", *of_folder])]
+        of_run, exported = (json.loads(text) for text in said)
+        names = of_run.pop("checkpoint"), exported.pop("model")
+        if names != (c.dir + "/run/checkpoints/step-00000002", c.dir + "/model") or of_run != exported:
+            c.fail("%s of the run and of its exported folder: %s" % (verb[0], said))
+    c.expect(c.run("eval", "run", "--seq-len", "16"), 2, "--seq-len applies only to a Hugging Face folder")
     family = 'family = "llama"\nlayers = 2\nhidden = 32\nheads = 4\nkv_heads = 2\nffn = 64\nvocab = 257\n'
     c.write(RECIPE.replace(family, 'from = "model"\nweights = "from"\n'))
+    # If a weight is not finite, the launch fails before its first step.
+    with open(c.dir + "/model/model.safetensors", "r+b") as file:
+        length = struct.unpack("<Q", file.read(8))[0]
+        begin = json.loads(file.read(length))["model.embed_tokens.weight"]["data_offsets"][0]
+        place = 8 + length + begin + 4 * (5 * 32 + 3)  # element 3 of row 5; a row has 32 fp32 elements
+        file.seek(place)
+        kept = file.read(4)
+        file.seek(place)
+        file.write(struct.pack("<f", math.nan))
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "broken", "--set", "train.steps=1"), 6,
+             "model.embed_tokens.weight: row 5 contains a NaN or infinite value")
+    if os.path.exists(c.dir + "/broken/metrics.jsonl") and os.path.getsize(c.dir + "/broken/metrics.jsonl"):
+        c.fail("a launch with a NaN in its weights logged a step")
+    with open(c.dir + "/model/model.safetensors", "r+b") as file:
+        file.seek(place)
+        file.write(kept)
+    # The launch reports a tensor that has no effect and is not loaded.
+    with open(c.dir + "/model/model.safetensors", "rb") as file:
+        whole = file.read()
+    header = json.loads(whole[8:8 + length])
+    end = len(whole) - 8 - length
+    header["model.rotary_emb.inv_freq"] = {"dtype": "F32", "shape": [4], "data_offsets": [end, end + 16]}
+    text = json.dumps(header).encode()
+    with open(c.dir + "/model/model.safetensors", "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + whole[8 + length:] + bytes(16))
+    c.expect(c.run("launch", "recipe.toml", "--dry-run"), 0,
+             "model: tensor model.rotary_emb.inv_freq has no effect and is not loaded")
+    with open(c.dir + "/model/model.safetensors", "wb") as file:
+        file.write(whole)
     ends = '{"eos_token_id": [7, 9]}'
     c.write(ends, "model/generation_config.json")
     result = c.run("launch", "recipe.toml", "--run-dir", "second", "--set", "train.steps=1")
@@ -1071,7 +1347,7 @@ def exported_weights_and_a_loss_that_is_not_finite(c):
 
     unused = "model.embed_tokens.weight"  # its first row, which no byte of the text has
     set_first_weight(unused, float("nan"))
-    c.expect(c.run("launch", "recipe.toml", "--run-dir", "third"), 6, unused + ": row 0 has a NaN or infinite value")
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "third"), 6, unused + ": row 0 contains a NaN or infinite value")
     c.expect(c.run("checkpoint", "ls", "third"), 0, "no checkpoints yet")
     # Weights that the run itself drives out of their range are not saved.
     set_first_weight(unused, 3e38)
@@ -1081,7 +1357,7 @@ def exported_weights_and_a_loss_that_is_not_finite(c):
     c.expect(c.run("checkpoint", "ls", "wild"), 0, "no checkpoints yet")
     set_first_weight("model.norm.weight", 3e38)
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "fourth"), 7, "not finite",
-             "no update was made before it, so another learning rate changes nothing")
+             "no update preceded it, so changing the learning rate will not help")
     # A run without a checkpoint begins again, for which it needs its first weights.
     os.truncate(c.dir + "/model/model.safetensors", 100)
     c.expect(c.run("resume", "third", "--dry-run"), 6, "model.safetensors", "truncated")
@@ -1121,13 +1397,13 @@ def a_checkpoint_is_chosen_by_its_step(c):
     if [one["name"] for one in found] != [os.path.realpath(c.dir) + "/other.txt"] or found[0]["loss_tokens"] != 50 * 19 or \
             abs(math.log(found[0]["perplexity"]) - found[0]["loss"]) > 1e-9:
         c.fail("eval --data: %s" % found)
-    c.expect(c.run("eval", "run", "--data", "absent.txt"), 2, "absent.txt: there is no such file")
-    c.expect(c.run("eval", "run", "--step", "3"), 2, "no checkpoint of this step; it has 2, 4, 6")
+    c.expect(c.run("eval", "run", "--data", "absent.txt"), 2, "--data: no such file: absent.txt")
+    c.expect(c.run("eval", "run", "--step", "3"), 2, "no checkpoint at this step; available: 2, 4, 6")
     c.expect(c.run("eval", "run", "--step", "last"), 2, "--step last is not a step, best or best:SET")
-    c.expect(c.run("eval", "run", "--step", "best:other"), 2, "no such evaluation set, but held-out")
+    c.expect(c.run("eval", "run", "--step", "best:other"), 2, "the run has no evaluation set other; it has held-out")
     c.expect(c.run("eval", "run/checkpoints/step-00000002", "--step", "2"), 2, "is a checkpoint")
     shutil.copytree(c.dir + "/run/checkpoints/step-00000002", c.dir + "/alone")
-    c.expect(c.run("eval", "alone"), 2, "does not lie in a run folder", "model.weights")
+    c.expect(c.run("eval", "alone"), 2, "is not inside a run folder", "model.weights")
     with open(glob.glob(c.dir + "/run/checkpoints/step-00000004/*.safetensors")[0], "r+b") as file:
         file.seek(-1, 2)
         last = file.read(1)
@@ -1182,8 +1458,8 @@ lr = 0.0009765625
         c.fail("the journal does not have the change, once: %s" % noted)
     # An edited recipe is no explicit change, and names both.
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "changed", "--or-resume", "--set", "train.steps=9"), 2,
-             "optimizer.lr: is 0.0009765625 and was 0.00048828125; only `trainctl resume --set` changes it")
-    c.expect(c.run("resume", "changed", "--set", "run.seed=5"), 2, "cannot change run.seed, which decides what data")
+             "optimizer.lr: is 0.0009765625 and was 0.00048828125; only `trainctl resume --set` can change it")
+    c.expect(c.run("resume", "changed", "--set", "run.seed=5"), 2, "cannot change run.seed, which determines the data")
 
 
 @case
@@ -1204,9 +1480,9 @@ def the_way_on_after_a_loss_that_is_not_finite(c):
     failed = c.run("launch", "recipe.toml", "--run-dir", "run", *wild, "--set", "checkpoint.every_steps=100")
     c.expect(failed, 7, "are not finite (learning rate 9", "); there is no checkpoint yet")
     status = c.run("status", "run")
-    c.expect(status, 0, "status      failed", "; its end:", "there is no checkpoint yet", "begin again at step 1")
+    c.expect(status, 0, "status      failed", "; its end:", "there is no checkpoint yet", "restart at step 1")
     report = json.loads(c.run("status", "run", "--json").stdout)
-    command = follow(failed, "begin again at step 1 with a lower learning rate (it is 1000.0)")
+    command = follow(failed, "restart at step 1 with a lower learning rate (now 1000.0)")
     if command and (command not in status.stdout or command not in report["advice"] or
                     "there is no checkpoint yet" not in report["last_words"][-1]):
         c.fail("status does not tell it: %s\n%s" % (status.stdout, report))
@@ -1214,8 +1490,8 @@ def the_way_on_after_a_loss_that_is_not_finite(c):
         c.fail("the lower rate did not help: %s" % metrics_of(c, "run"))
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "second", "--stop-after", "4", "--set", "train.steps=20"), 75)
     failed = c.run("resume", "second", *wild[:4], "--set", "checkpoint.every_steps=100")
-    c.expect(failed, 7, "; the last checkpoint, of step 4, is good")
-    follow(failed, "go on from step 4 with a lower learning rate (it is 1000.0)")
+    c.expect(failed, 7, "; the last checkpoint, at step 4, is valid")
+    follow(failed, "continue from step 4 with a lower learning rate (now 1000.0)")
     if [line["step"] for line in metrics_of(c, "second") if "changed" in line] != [5]:
         c.fail("the curves do not tell both changes at step 5: %s" % metrics_of(c, "second"))
 
@@ -1249,10 +1525,10 @@ def status_of_a_run_that_trains_and_of_one_that_failed(c):
     os.kill(workers[1]["pid"], signal.SIGKILL)
     said = launch.communicate()[0]
     shown = c.run("status", "run")
-    c.expect(shown, 0, "status      failed", "killed by SIGKILL", "once mended: trainctl resume ")
+    c.expect(shown, 0, "status      failed", "killed by SIGKILL", "once the cause is fixed: trainctl resume ")
     for pattern in (r"trainctl: rank 1 failed in step \d+: killed by SIGKILL", r"\nwhen        20\d\d-\d\d-\d\d .* s after the launch\n",
                     r"\ndone        \d+ of 1000000 steps; there is no checkpoint\n", r"\nlog         .*/logs/rank-00001.log",
-                    r"\nonce mended: trainctl resume .*/run\n$"):
+                    r"\nonce the cause is fixed: trainctl resume .*/run\n$"):
         if not re.search(pattern, said):
             c.fail("launch does not end with '%s':\n%s" % (pattern, said))
     report = json.loads(c.run("status", "run", "--json").stdout)
@@ -1261,7 +1537,7 @@ def status_of_a_run_that_trains_and_of_one_that_failed(c):
     shutil.rmtree(c.dir + "/run")
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--set", "launch.max_restarts=0",
                    env={"TRAINCTL_FAULT": "forward:1:worker:0"}), 4)
-    c.expect(c.run("status", "run"), 0, "step        none is done yet", "/logs/rank-00000.log; its end:", "  | fault injected at forward")
+    c.expect(c.run("status", "run"), 0, "step        none completed yet", "/logs/rank-00000.log; its end:", "  | fault injected at forward")
 
 
 @case
@@ -1276,7 +1552,7 @@ def status_of_a_run_that_has_done_no_step(c):
         if report.returncode == 0:
             seen.add(json.loads(report.stdout)["activity"])
     shown = c.run("status", "run").stdout
-    if "step        none is done yet\nnow         starting: evaluating before the first step\n" not in shown:
+    if "step        none completed yet\n" not in shown or "\nnow         starting: evaluating before the first step\n" not in shown:
         c.fail("status before the first step: %s\n%s" % (seen, shown))
     # Of 200,000 batches: a stop does not wait for them.
     c.run("stop", "run")
@@ -1449,16 +1725,16 @@ def plan_in_a_table_and_in_json(c):
 @case
 def plan_tells_what_is_waited_for(c):
     local = c.run("plan", "recipe.toml", "--explain", "--set", "launch.detect_timeout=9s", "--set", "launch.stop_timeout=40s")
-    c.expect(local, 0, "What is waited for", "launch.hang_timeout", "launch.collective_timeout")
-    waits = {what: after for after, what in re.findall(r"^ *(\S+)  (a worker .*?)  +launch", local.stdout, re.M)}
-    if waits.get("a worker that gives none has failed") != "9s" or waits.get("a worker that was told to end is killed") != "40s":
+    c.expect(local, 0, "Timeouts", "launch.hang_timeout", "launch.collective_timeout")
+    waits = {what: after for after, what in re.findall(r"^ *(\S+)  (a .*?)  +launch", local.stdout, re.M)}
+    if waits.get("a silent worker is declared failed") != "9s" or waits.get("a worker that was asked to stop is killed") != "40s":
         c.fail("not the times of the recipe:\n%s" % local.stdout)
     several = ["--set", "cluster.nodes=2", "--set", "launch.backend=ssh", "--set", 'launch.ssh.hosts=["a", "b"]']
-    c.expect(c.run("plan", "recipe.toml", *several), 0, "launch.coordinator_timeout", "a machine that is silent is given up")
+    c.expect(c.run("plan", "recipe.toml", *several), 0, "launch.coordinator_timeout", "a silent machine is given up")
     c.expect(c.run("plan", "recipe.toml", *several, "--set", "launch.coordinator_timeout=5s"), 2,
              "must be at least twice launch.detect_timeout")
-    c.expect(c.run("plan", "recipe.toml", "--set", "launch.detect_timeout=9s"), 0, "waits at most 9s for a silent worker, 10m")
-    for what in ("a connection that has shown no certificate is closed", "a failure is told, if no crash explains it"):
+    c.expect(c.run("plan", "recipe.toml", "--set", "launch.detect_timeout=9s"), 0, "waits up to 9s for a silent worker, 10m")
+    for what in ("a connection without a certificate is closed", "a failure that no crash explains is reported"):
         c.expect(c.run("plan", "recipe.toml", *several), 0, what)
 
 
@@ -1481,12 +1757,12 @@ def score_of_measured_runs(c):
     c.expect(c.run("score", "words.csv"), 6, "words.csv:2", "n_gpus is 'eight', not a number")
     c.write("id,model\n", "columns.csv")
     c.expect(c.run("score", "columns.csv"), 6, "missing columns: source")
-    c.expect(c.run("score", "absent.csv"), 2, "absent.csv: no such file")
+    c.expect(c.run("score", "absent.csv"), 2, "no such file: absent.csv")
     c.write("a\nelsewhere # not in the file\n", "list.txt")
-    c.expect(c.run("score", "runs.csv", "--complete", "list.txt"), 0, "complete rows: 1 of the list, 1 more are not in the file")
+    c.expect(c.run("score", "runs.csv", "--complete", "list.txt"), 0, "complete rows: 1 listed, 1 more not in the file")
     c.write("elsewhere\n", "other.txt")
-    c.expect(c.run("score", "runs.csv", "--complete", "other.txt"), 2, "none of its ids is in runs.csv")
-    c.expect(c.run("score", "runs.csv", "--ranking", "--leave-one-out"), 0, "Kendall tau", "all sources but one")
+    c.expect(c.run("score", "runs.csv", "--complete", "other.txt"), 2, "none of its IDs occurs in runs.csv")
+    c.expect(c.run("score", "runs.csv", "--ranking", "--leave-one-out"), 0, "Kendall tau", "when fitted to all the others")
 
 
 @case
@@ -1501,7 +1777,7 @@ def score_of_runs_in_columns(c):
     c.write("\n".join([columns, row % ("torchtitan", "mine.json", "loss_chunks=4; memory_figure=allocated"),
                        (row % ("", "", "")).replace("a,", "b,", 1)]) + "\n", "models/runs.csv")
     # Nothing is read from source and notes.
-    c.expect(c.run("score", "models/runs.csv", "--out", "scored.csv"), 0, "all rows that can be priced: 1")
+    c.expect(c.run("score", "models/runs.csv", "--out", "scored.csv"), 0, "rows that can be estimated: 1")
     with open(c.dir + "/scored.csv") as scored:
         lines = scored.read().splitlines()
     if ",scored," not in lines[1] or not lines[2].startswith("b,me/runs@1,skipped,framework is not stated,"):
@@ -1509,11 +1785,11 @@ def score_of_runs_in_columns(c):
     c.expect(c.run("calibrate", "models/runs.csv"), 0, "step time")
     c.write("\n".join([columns, row % ("torchtitn", "none.json", "attention=flash9;loss_chunk=1")]) + "\n", "wrong.csv")
     c.expect(c.run("score", "wrong.csv"), 6, "wrong.csv:2: framework: 'torchtitn' is not known; nearest: torchtitan",
-             "wrong.csv:2: model_config: none.json: no such file",
+             "wrong.csv:2: model_config: no such file: none.json",
              "wrong.csv:2: settings: attention is 'flash9' but must be one of scores, flash1, flash2, vendor",
              "wrong.csv:2: settings: 'loss_chunk' is not a setting; nearest: loss_chunks")
     c.expect(c.run("score", "--settings"), 0, "| `loss_chunks` |")
-    c.expect(c.run("score"), 2, "score needs a CSV of measured runs")
+    c.expect(c.run("score"), 2, "score requires a CSV of measured runs")
 
 
 @case
@@ -1524,7 +1800,7 @@ def calibrated_to_the_runs_of_a_machine(c):
     row = "%d,me/runs@1,Llama 3 8B,8.03,32,4096,14336,32,8,128256,%d,H100,8,1,1,,,,1,fsdp2(8),1,8,bf16,full,,,%d,,torchtitan"
     # A machine on which everything takes some twice as long as it should.
     c.write("\n".join([columns] + [row % (i, 1024 * i, 4000) for i in range(4, 16)]) + "\n", "slow.csv")
-    c.expect(c.run("calibrate", "slow.csv", "--out", "slow.json"), 0, "h100-sxm-80gb", "matmul_rate", "before", "written to slow.json")
+    c.expect(c.run("calibrate", "slow.csv", "--out", "slow.json"), 0, "h100-sxm-80gb", "matmul_rate", "before", "wrote slow.json")
     before = json.loads(c.run("score", "slow.csv", "--json").stdout)["sources"][-1]["time"]["mean_absolute_percent"]
     after = json.loads(c.run("score", "slow.csv", "--profile", "slow.json", "--json").stdout)["sources"][-1]["time"]["mean_absolute_percent"]
     if not after < before / 2:
@@ -1533,7 +1809,7 @@ def calibrated_to_the_runs_of_a_machine(c):
     c.expect(c.run("score", "slow.csv", "--profile", "odd.json"), 6, "odd.json: tuning: 'link_width' is not a field")
     c.write("x" * 100, "words.json")
     c.expect(c.run("score", "slow.csv", "--profile", "words.json"), 6, "words.json")
-    c.expect(c.run("score", "slow.csv", "--profile", "absent.json"), 2, "absent.json: no such file")
+    c.expect(c.run("score", "slow.csv", "--profile", "absent.json"), 2, "no such file: absent.json")
     c.write("\n".join([columns, (row % (1, 4096, 4000)).replace("H100", "")]) + "\n", "nothing.csv")
     c.expect(c.run("calibrate", "nothing.csv", "--out", "nothing.json"), 2, "no row can be priced")
     if os.path.exists(c.dir + "/nothing.json"):
@@ -1565,8 +1841,7 @@ def prepared_data_is_the_text_it_was_made_of(c):
 
 def verbs_of(help_text):
     """The subcommands that a help page lists."""
-    listing = help_text.split("Subcommands:\n")[1].split("\n\n")[0] if "Subcommands:" in help_text else ""
-    return [line.split()[0] for line in listing.splitlines() if re.match(r"  \w", line)]
+    return re.findall(r"^  ([a-z]+) ", help_text.partition("\nUsage:")[2], re.M)
 
 
 @case

@@ -185,11 +185,11 @@ def candidates(*words):
 def tree():
     """Every verb and every option that --help shows is completed, and no other."""
     def walk(path):
-        help_text = subprocess.check_output([TRAINCTL, *path, "--help"], text=True).split("\nExample:")[0]
-        verbs = re.findall(r"^  (\w+) ", help_text.split("Subcommands:\n")[1], re.M) if "Subcommands:" in help_text else []
+        help_text = subprocess.check_output([TRAINCTL, *path, "--help"], text=True).partition("\nUsage:")[2]
+        verbs = re.findall(r"^  ([a-z]+) ", help_text, re.M)
         options = set(re.findall(r"(?<![\w-])(--[a-z][a-z-]*)", "\n".join(
             line[:line.find("  ", 4)] if "  " in line[4:] else line
-            for line in help_text.split("Subcommands:")[0].splitlines() if re.match(r"  -", line))))
+            for line in help_text.splitlines() if re.match(r"  -", line))))
         found = set(candidates(*path, "--")[1])
         if found != options:
             fail("%s: completes %s, --help has %s" % (path, sorted(found), sorted(options)))

@@ -40,7 +40,7 @@ def help_pages(path=()):
     """{words of a verb: its --help}, with the verbs below it."""
     text = subprocess.check_output([TRAINCTL, *path, "--help"], text=True, timeout=60)
     pages = {path: text}
-    for verb in re.findall(r"^  ([a-z]+) ", text.partition("Subcommands:\n")[2].split("\nExample:")[0], re.M):
+    for verb in re.findall(r"^  ([a-z]+) ", text.partition("\nUsage:")[2], re.M):
         pages.update(help_pages((*path, verb)))
     return pages
 
@@ -51,8 +51,8 @@ def shown_in(page):
     for kind, block in FENCE.findall(text):
         lines = block.splitlines()
         yield from (line.strip()[2:] for line in lines if line.strip().startswith("$ "))
-        if kind in ("sh", "bash"):
-            yield from lines
+        if kind in ("sh", "bash"):  # of a script, an argument may go over several lines
+            yield from (line for line in lines if "trainctl" in line)
     yield from re.findall(r"^ {4}(trainctl .*)", FENCE.sub("", text), re.M)
     yield from re.findall(r"`(trainctl [^`]*)`", FENCE.sub("", text))
 
@@ -143,7 +143,8 @@ def run_examples(examples, folder):
 
 def main():
     pages = help_pages()
-    examples = {verb: text.split("\nExample:\n")[1].strip() for verb, text in pages.items() if "\nExample:\n" in text}
+    examples = {verb: text.split("\nExample:\n")[1].partition("\n\nUsage:")[0].strip()
+                for verb, text in pages.items() if "\nExample:\n" in text}
     if len(examples) < 30:
         fail("only %d verbs have an example" % len(examples))
     checker = Checker(pages)

@@ -59,6 +59,8 @@ CASES = {
     "error_verb_below": (2, ["checkpoint", "verfy", "--json"]),
     "error_option": (2, ["plan", "recipe.toml", "--parteo"]),
     "error_foreign_verb": (2, ["train", "recipe.toml"]),
+    "error_verb_of_group": (2, ["checkpoint", "list"]),
+    "error_setting_without_option": (2, ["launch", "recipe.toml", "train.steps=10"]),
     "error_foreign_option": (2, ["launch", "recipe.toml", "--nproc_per_node", "8"]),
     "error_foreign_keys": (2, ["recipe", "check", "recipe.toml", "--set", "train.max_steps=10", "--set", "learning_rate=1e-4",
                                "--set", "train.per_device_train_batch_size=2"]),
@@ -159,7 +161,7 @@ def help_pages(folder, path=()):
     """(name, text) of every verb that help shows."""
     code, text = run(folder, [*path, "--help"])
     yield code, "help_" + "_".join(path or ("trainctl",)), text
-    below = text.split("\nExample:")[0].partition("Subcommands:\n")[2]
+    below = text.partition("\nUsage:")[2]
     for verb in re.findall(r"^  ([a-z]+) ", below, re.M):
         yield from help_pages(folder, (*path, verb))
 

@@ -30,7 +30,7 @@ def leaves(path=()):
     """Every verb that has no verbs below it, with its options."""
     below = [word for word in candidates(*path, "") if re.fullmatch(r"[a-z]+", word)]
     options = candidates(*path, "--")
-    is_group = subprocess.run([TRAINCTL, *path, "--help"], stdout=subprocess.PIPE, text=True).stdout.find("Subcommands:") > 0
+    is_group = subprocess.run([TRAINCTL, *path, "--help"], stdout=subprocess.PIPE, text=True).stdout.find(" SUBCOMMAND\n") > 0
     if not is_group:
         return [(" ".join(["trainctl", *path]), [option for option in options if option != "--help"])]
     return [leaf for verb in below for leaf in leaves((*path, verb))]

@@ -31,8 +31,8 @@ VALUES = ["true", "-1", "0", "1", "2", "3", "1.5", "-0.5", "0.5", "100_000", '""
           '"random"', '"1f1b"', '"byte"', "[]", "[1]", "[0.5, 0.9]", "[0.5, 1.5]", '["optimizer"]', '["a.txt"]', '[""]',
           "[true]", "{}", "1979-05-27"]
 # A value that is of the right type and refused for another reason.
-OTHER_REASONS = re.compile(r"this version|this build|exclude each other|there is no |cannot be the name|"
-                           r"the catalogue has no|does not read it")
+OTHER_REASONS = re.compile(r"this version|this build|exclude each other|there is no |no such |is not a valid |is not a network|"
+                           r"the catalogue has no|does not use it")
 
 
 def fail(text):

@@ -5,6 +5,7 @@
 """
 import gzip
 import json
+import math
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ TRAINCTL = os.path.abspath(sys.argv[1])
 FILTER = sys.argv[2] if len(sys.argv) > 2 else ""
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 FAILURES = []
+LFS_POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize 700\n" % ("0" * 64)
 os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
 
 
@@ -100,10 +102,10 @@ def a_plan_needs_no_data(c):
     c.expect(0, ["new"])
     c.expect(0, ["plan", "recipe.toml"], "Chosen: ", "no file matches " + c.dir + "/data/**/*.txt", "missing for a launch: ")
     c.expect(0, ["plan", "recipe.toml", "--set", 'data.train[0].files=["${TRAINCTL_NOT_SET}/x.txt"]'], "Chosen: ",
-             "the variable TRAINCTL_NOT_SET is not set", "${TRAINCTL_NOT_SET}/x.txt")
+             "the environment variable TRAINCTL_NOT_SET is not set", "${TRAINCTL_NOT_SET}/x.txt")
     plan = json.loads(c.expect(0, ["plan", "recipe.toml", "--json"]))
     # What is written can be launched where the data is.
-    c.expect(0, ["plan", "recipe.toml", "--write", "fixed.toml"], "no file matches", "written to fixed.toml")
+    c.expect(0, ["plan", "recipe.toml", "--write", "fixed.toml"], "no file matches", "wrote fixed.toml")
     c.expect(2, ["plan", "recipe.toml", "--write", "other.toml", "--set",
                  'data.train[0].files=["${TRAINCTL_NOT_SET}/x.txt"]'], "TRAINCTL_NOT_SET")
     # A dry run says as much as the plan, then what is missing, and ends as the launch would.
@@ -159,18 +161,18 @@ def what_a_launch_lacks_is_listed_in_one_go(c):
             c.expect(code, ["launch", "r.toml", *sets], *words)
 
     expect(0, [], "starts from random weights", 'model.weights = "from"')
-    expect(5, from_folder, "has neither model.safetensors nor")
+    expect(5, from_folder, "contains neither model.safetensors nor")
     write_weights(weights, tensors)
     expect(0, from_folder)
     # Mistakes of all kinds at once: a list with the code of the first.
     other = {**tensors, "model.norm.weight": ([4], [0.0] * 4), "odd": ([1], [0.0])}
     del other["lm_head.weight"]
     write_weights(weights, other)
-    expect(6, from_folder, "3 tensors", "model.norm.weight is [4]; the model's is [8]", "no place for odd",
+    expect(6, from_folder, "3 tensors", "model.norm.weight is [4], but the model's is [8]", "no parameter odd",
            "lm_head.weight is missing")
     wide = ["--set", "train.steps=1000000000", "--set", "checkpoint.every_steps=1", "--set", "checkpoint.keep=1000000",
             "--set", "model.ffn=65536"]
-    expect(6, [*from_folder, *wide], "mlp.up_proj.weight is [12, 8]; the model's is [65536, 8]", " free; 1000001 checkpoints of ")
+    expect(6, [*from_folder, *wide], "mlp.up_proj.weight is [12, 8], but the model's is [65536, 8]", " free, but 1000001 checkpoints of ")
     expect(5, wide, "lower checkpoint.keep, or put run.root on another disk")
     # Of each parameter a checkpoint has the two moments, in fp32, and the weight.
     alone = ["--set", "train.precision=\"bf16\"", "--set", "train.master_dtype=\"bf16\""]
@@ -180,7 +182,7 @@ def what_a_launch_lacks_is_listed_in_one_go(c):
         c.fail("checkpoints with masters in fp32 and in bf16 take %s MiB" % of_each)
     for command in checks:
         c.expect(2, [*command, *from_folder, "--set", 'data.train[0].files=["no/*.txt"]', "--set", 'data.tokenizer="t.json"'],
-                 "no file matches", "t.json: no such tokenizer file", "lm_head.weight is missing")
+                 "no file matches", "no such tokenizer file or folder", "t.json", "lm_head.weight is missing")
     report = json.loads(c.expect(6, [*checks[0], *from_folder, "--json"]))
     if report["ok"] or len(report["missing"]) != 1:
         c.fail("the report is %s" % report)
@@ -241,7 +243,7 @@ def what_cannot_be_trained_says_how_it_is_planned(c):
     for verb in (["recipe", "check"], ["plan"], ["launch"]):
         said = c.expect(2, [*verb, "r.toml"], "cannot train the model", "model_type llama or qwen2")
     way = re.search(r"trainctl (plan RECIPE --as \S+ --set \S+)", said)
-    c.expect(0, way.group(1).replace("RECIPE", "r.toml").split(), "A what-if", "Chosen: ")
+    c.expect(0, way.group(1).replace("RECIPE", "r.toml").split(), "Estimate of the run in", "Chosen: ")
 
 
 @case
@@ -272,26 +274,47 @@ def runs_are_listed(c):
     c.expect(0, ["runs"], "no runs in runs")
     if json.loads(c.expect(0, ["runs", "--json"]))["runs"] != []:
         c.fail("runs of nothing")
-    c.expect(2, ["runs", "elsewhere"], "elsewhere is no folder")
+    c.expect(2, ["runs", "elsewhere"], "elsewhere is not a directory")
     launch = {"time": "2026-01-02T10:00:00+00:00", "event": "launch", "world_size": 2, "pid": 2 ** 22 + 1}
     make_run(c, "runs/done", [launch, {"time": "2026-01-02T11:00:00+00:00", "event": "end", "status": "finished"}], 40)
     os.makedirs(c.dir + "/runs/done/checkpoints/step-00000040")  # the name alone makes no checkpoint
     # No machine has a process of that number.
     make_run(c, "runs/lost", [{**launch, "time": "2026-01-03T10:00:00+00:00"}], 3)
     c.write("runs/torn/journal.jsonl", "{}\n")
+    # The last evaluation is not the best one, and not on the last line.
+    evaluations = {0: {"a": 9}, 1: {"a": 2.5, "b": "nan"}, 2: {"a": 3.25, "b": None}}
+    c.write("runs/lost/metrics.jsonl", "".join(
+        json.dumps({"step": step, "loss": 4 - step / 10, **({"eval": evaluations[step]} if step in evaluations else {})},
+                   separators=(",", ":")) + "\n" for step in range(4)))
     text = c.expect(0, ["runs"], "started (UTC)")
     lines = [line.split() for line in text.splitlines()]
-    if ["done", "2026-01-02", "10:00", "finished", "40", "40", "0.0000", "5000", "40.0%", "-", "-"] not in lines:
+    if ["done", "2026-01-02", "10:00", "finished", "40", "40", "0.0000", "-", "-", "5000", "40.0%", "-", "-"] not in lines:
         c.fail("done: %s" % text)
-    if ["lost", "2026-01-03", "10:00", "interrupted", "3", "40", "3.7000", "5000", "40.0%", "-", "-"] not in lines:
+    if ["lost", "2026-01-03", "10:00", "interrupted", "3", "40", "3.7000", "3.2500", "2.5000", "(step", "1)", "5000", "40.0%", "-", "-"] not in lines:
         c.fail("lost: %s" % text)
     if "damaged" not in text or [line[0] for line in lines[1:4]] != ["lost", "done", "torn"]:
         c.fail("order: %s" % text)
     runs = json.loads(c.expect(0, ["runs", "--json"]))["runs"]
     if [run["name"] for run in runs] != ["lost", "done", "torn"] or runs[1]["checkpoint_step"] is not None or runs[2]["step"] is not None:
         c.fail("--json: %s" % runs)
-    c.expect(0, ["runs", "runs/done"], "finished", "done: checkpoint of step 40 is damaged")
-    c.expect(0, ["status", "runs/done"], "checkpoint  none", "checkpoint of step 40 is damaged")
+    evaluation = {"a": {"last": {"loss": 3.25, "step": 2}, "best": {"loss": 2.5, "step": 1}},
+                  "b": {"last": {"loss": "nan", "step": 1}, "best": None}}
+    if runs[0]["evaluation"] != evaluation or runs[1]["evaluation"] != {}:
+        c.fail("--json: evaluations: %s" % runs)
+    # A run that cannot be read hides no other one.
+    c.write("runs/torn/metrics.jsonl", '{"step":1,"loss":2}\n')
+    text = c.expect(6, ["report", "runs/done", "runs/torn", "runs/lost"], "runs/torn is omitted: ", "journal.jsonl:1")
+    if [line.split()[0] for line in text.splitlines() if line.startswith(("done ", "lost "))] != ["done", "lost"]:
+        c.fail("report with a damaged run: %s" % text)
+    shown = subprocess.run([TRAINCTL, "report", "--json", "runs/lost", "runs/torn"], cwd=c.dir, capture_output=True, text=True)
+    report = json.loads(shown.stdout)
+    if shown.returncode != 6 or [run["name"] for run in report["runs"]] != ["lost"] or \
+            report["runs"][0]["best_evaluation"] != {"loss": 2.5, "step": 1, "set": "a"} or \
+            [os.path.basename(run["path"]) for run in report["damaged"]] != ["torn"]:
+        c.fail("report --json: %s %s" % (shown.returncode, shown.stdout))
+    c.expect(6, ["report", "runs/torn"], "journal.jsonl:1")
+    c.expect(0, ["runs", "runs/done"], "finished", "done: checkpoint at step 40 is damaged")
+    c.expect(0, ["status", "runs/done"], "checkpoint  none", "checkpoint at step 40 is damaged")
     c.expect(0, ["checkpoint", "ls", "runs/done"], "damaged: ", "step-00000040: not a checkpoint")
     c.expect(6, ["checkpoint", "verify", "runs/done"], "damaged     runs/done/checkpoints/step-00000040")
 
@@ -350,15 +373,15 @@ def a_preparation_that_is_stopped_goes_on(c):
 
     shutil.rmtree(c.dir + "/out")
     code, said = signal_in_the_middle(c, command, signal.SIGINT)
-    if code != 75 or "the same command goes on" not in said:
+    if code != 75 or "run the same command to continue" not in said:
         c.fail("Ctrl-C: exit code %d, %s" % (code, said))
     if "set.idx" in prepared(c):
         c.fail("Ctrl-C left an index")
-    text = c.expect(0, [*command, "--threads", "3"], "goes on behind", "60000 documents")
-    if "anew" in text or prepared(c) != undisturbed:
+    text = c.expect(0, [*command, "--threads", "3"], "resuming after", "60000 documents")
+    if "starting over" in text or prepared(c) != undisturbed:
         c.fail("after Ctrl-C: %s" % text)
 
-    # Killed before its first commit it begins anew; either way nothing half-written counts.
+    # Killed before its first commit it starts over; either way nothing half-written counts.
     shutil.rmtree(c.dir + "/out")
     code, said = signal_in_the_middle(c, command, signal.SIGKILL)
     if code != -signal.SIGKILL or "set.idx" in prepared(c):
@@ -366,6 +389,90 @@ def a_preparation_that_is_stopped_goes_on(c):
     c.expect(0, command, "60000 documents")
     if prepared(c) != undisturbed:
         c.fail("another result after SIGKILL")
+
+
+def piped(c, chunks, *args):
+    """The preparation whose standard input these are: exit code, output, and the most memory it had in bytes."""
+    process = subprocess.Popen([TRAINCTL, "data", "prepare", "-", *args], cwd=c.dir, stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        for chunk in chunks:
+            process.stdin.write(chunk)
+            process.stdin.flush()
+        process.stdin.close()
+    except BrokenPipeError:
+        pass
+    said = process.stdout.read().decode()
+    status, usage = os.wait4(process.pid, 0)[1:]
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, said, usage.ru_maxrss << 10
+
+
+@case
+def standard_input_is_prepared_as_a_file_is(c):
+    lines = [b'{"text": "document %d %s"}\n' % (i, b"word " * (i % 50)) for i in range(3000)]
+    with open(c.dir + "/a.jsonl", "wb") as file:
+        file.writelines(lines)
+    as_jsonl = ["--kind", "jsonl", "--end-of-document", "--out", "out/set"]
+    c.expect(0, ["data", "prepare", "a.jsonl", *as_jsonl], "3000 documents")
+    expected = prepared(c)
+    packed = gzip.compress(b"".join(lines))
+    # Packed, too, however small the pieces are in which it comes.
+    for chunks in (lines, [packed[i:i + 1] for i in range(20)] + [packed[20:]]):
+        shutil.rmtree(c.dir + "/out")
+        code, said, _ = piped(c, chunks, *as_jsonl)
+        if code != 0 or "3000 documents" not in said or "from standard input" not in said:
+            c.fail("exit code %d: %s" % (code, said))
+        found = prepared(c)
+        if sorted(found) != sorted(expected) or any(found[name] != expected[name] for name in ("set.bin", "set.idx")):
+            c.fail("another dataset than of the file: %s" % sorted(found))
+        if json.loads(found["set.json"])["sources"][0]["path"] != "-":
+            c.fail("set.json: %s" % found["set.json"])
+    code, said, _ = piped(c, [b"one ", b"text"], "--kind", "text", "--out", "text")
+    if code != 0 or open(c.dir + "/text.bin", "rb").read() != b"one text":
+        c.fail("text: %s" % said)
+
+    line = b'{"text": "%s"}\n' % (b"x" * 1000)
+    small = piped(c, [line], "--kind", "jsonl", "--out", "small")[2]
+    code, said, large = piped(c, [line * 1000] * 40, "--kind", "jsonl", "--out", "large")
+    if code != 0 or large - small > 16 << 20:
+        c.fail("40 MB through a pipe: exit code %d, %d MiB more than a line: %s" % (code, large - small >> 20, said))
+
+    for chunks, args, wanted, words in (
+            ([b"x"], ["--out", "bad"], 2, "add --kind jsonl (one document per line) or --kind text"),
+            ([b"x"], ["--kind", "parquet", "--out", "bad"], 2, "Parquet cannot be read from standard input"),
+            ([b"x"], ["a.jsonl", "--kind", "jsonl", "--out", "bad"], 2, "must be the only input"),
+            ([b'{"text": "a"}\nnonsense\n'], ["--kind", "jsonl", "--out", "bad"], 6, "standard input:2:"),
+            ([], ["--kind", "text", "--out", "bad"], 6, "standard input contains no text")):
+        code, said, _ = piped(c, chunks, *args)
+        if code != wanted or words not in said:
+            c.fail("%s: exit code %d: %s" % (args, code, said))
+    if [name for name in os.listdir(c.dir) if name.startswith("bad")]:
+        c.fail("what failed leaves %s" % os.listdir(c.dir))
+    master, terminal = os.openpty()
+    asked = subprocess.run([TRAINCTL, "data", "prepare", "-", "--kind", "text", "--out", "bad"], cwd=c.dir, stdin=terminal,
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+    os.close(terminal)
+    os.close(master)
+    if asked.returncode != 2 or "standard input is a terminal; pipe the text in" not in asked.stdout:
+        c.fail("on a terminal: exit code %d: %s" % (asked.returncode, asked.stdout))
+
+    # A pipe that gives no more is no reason not to stop.
+    process = subprocess.Popen([TRAINCTL, "data", "prepare", "-", "--kind", "jsonl", "--out", "out/stopped"], cwd=c.dir,
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    process.stdin.write(line * 1000)
+    process.stdin.flush()
+    while not os.path.exists(c.dir + "/out/stopped.bin.part"):
+        time.sleep(0.002)
+    process.send_signal(signal.SIGTERM)
+    said = process.stdout.read().decode()
+    process.stdin.close()
+    if process.wait() != 130 or "the next run starts over" not in said or [n for n in os.listdir(c.dir + "/out") if "stopped" in n]:
+        c.fail("stopped: exit code %d: %s" % (process.returncode, said))
+
+    for url, words in (("https://host/a.jsonl", "curl -L https://host/a.jsonl | trainctl data prepare - --kind jsonl --out bad"),
+                       ("s3://bucket/a.txt", "aws s3 cp s3://bucket/a.txt - | trainctl data prepare - --kind text --out bad")):
+        c.expect(2, ["data", "prepare", url, "--out", "bad"], "is a URL", "or pipe it in: " + words)
 
 
 # NVIDIA's library, as a made-up one that the loader finds first. The caller takes LD_LIBRARY_PATH back.
@@ -415,11 +522,59 @@ batch_sequences = 4
 [cluster]
 device = "auto"
 """)
-        c.expect(0, ["plan", "cpu.toml"], "cluster.device = auto: no accelerator that a driver shows -> cpu", "Chosen")
+        c.expect(0, ["plan", "cpu.toml"], "cluster.device = auto: no accelerator is visible -> cpu", "Chosen")
         c.expect(0, ["launch", "cpu.toml", "--dry-run"], "cluster.device = auto: no accelerator")
     finally:
         for name in ("LD_LIBRARY_PATH", "FAKE_NVML_NAME", "FAKE_NVML"):
             os.environ.pop(name, None)
+
+
+@case
+def epochs_need_the_data_that_they_count(c):
+    recipe = """recipe_version = 1
+[model]
+preset = "toy-1m"
+[data]
+seq_len = 128
+[[data.train]]
+files = ["data/a.txt"]
+[train]
+epochs = 2
+batch_sequences = 4
+"""
+    c.write("r.toml", recipe)
+    # A plan needs the length for the duration only.
+    text = c.expect(0, ["plan", "r.toml"], "Chosen: ", "missing for a launch: ",
+                    "no such data file: %s/data/a.txt; set train.steps to plan without data" % c.dir)
+    if "tokens take" in text:
+        c.fail("a plan without data has a duration: %s" % text)
+    c.expect(0, ["plan", "r.toml", "--sweep", "train.batch_sequences=4,8"], "4", "8")
+    c.expect(0, ["plan", "r.toml", "--write", "fixed.toml"])
+    if "\nepochs = 2.0" not in c.read("fixed.toml") or "\nsteps" in c.read("fixed.toml"):
+        c.fail("written: %s" % c.read("fixed.toml"))
+    c.expect(2, ["launch", "r.toml", "--dry-run"], "missing here: ", "data/a.txt", "train.epochs: cannot count the tokens")
+    c.expect(2, ["launch", "r.toml"], "r.toml:7:1", "data/a.txt")
+    c.expect(2, ["recipe", "check", "r.toml", "--all"], "2 epochs in steps of 4 sequences of 128", "data/a.txt")
+    c.write("data/a.txt", "x" * 5121)
+    # 2 x 5121 tokens (or 5122 with the token that ends the text) are 20.004 (20.008) steps of 512.
+    for sets in ([], ["--set", "model.vocab=257"]):
+        for verb in (["recipe", "check"], ["recipe", "check", "--all"]):
+            c.expect(0, [*verb, "r.toml", *sets], "10.8K tokens in 21 steps of 4 sequences of 128")
+        c.expect(0, ["plan", "r.toml", *sets], "10.8K tokens take")
+        c.expect(0, ["launch", "r.toml", "--dry-run", *sets], "the run covers 2.10 epochs")
+        c.expect(0, ["recipe", "show", "r.toml", *sets], "steps = 21 ", "# r.toml:9:1 (train.epochs)")
+    if json.loads(c.expect(0, ["recipe", "check", "r.toml", "--json"]))["steps"] != 21:
+        c.fail("recipe check --json has other steps")
+    c.expect(0, ["plan", "r.toml", "--write", "fixed.toml", "--force"])
+    if "\nsteps = 21" not in c.read("fixed.toml") or "epochs" in c.read("fixed.toml"):
+        c.fail("written: %s" % c.read("fixed.toml"))
+    c.write("data/a.jsonl", '{"text": "a"}\nnonsense\n')
+    damaged = ["--set", 'data.train[0].files=["data/a.jsonl"]']
+    c.expect(6, ["launch", "r.toml", *damaged], "r.toml:9:1: train.epochs: cannot count the tokens of an epoch: ", "a.jsonl:2")
+    c.expect(6, ["launch", "r.toml", "--dry-run", *damaged], "missing here: ", "a.jsonl:2")
+    c.expect(0, ["plan", "r.toml", *damaged], "a.jsonl:2")
+    c.expect(0, ["plan", "r.toml", "--as", "torchtitan", "--set", "cluster.device=h100", "--set", "cluster.devices_per_node=1"],
+             "train.epochs: estimates of other trainers read no data")
 
 
 @case
@@ -463,7 +618,7 @@ device = "auto"
             if any("CUDA_VISIBLE_DEVICES" in note for note in notes) != (shown == 1):
                 c.fail("%s: %s" % (value, notes))
             if shown == 1:
-                words = ["cluster.devices_per_node = 2", 'CUDA_VISIBLE_DEVICES="%s" shows 1' % value, "lower it"]
+                words = ["cluster.devices_per_node = 2", 'CUDA_VISIBLE_DEVICES="%s" shows 1' % value, "lower the number"]
                 c.expect(2, ["plan", "gpu.toml", *two], "--set: ", *words)
                 c.expect(5, ["plan", "gpu.toml", *two, *cuda], *words)
                 for device in (cuda, ["--set", "cluster.device=h100"]):
@@ -482,7 +637,7 @@ device = "auto"
             if words not in said or "visible GPUs" not in said:
                 c.fail("%s: %s" % (value, said))
         os.environ["CUDA_VISIBLE_DEVICES"] = "0,0"
-        words = ('CUDA_VISIBLE_DEVICES="0,0" names GPU 0 twice', "name each once")
+        words = ('CUDA_VISIBLE_DEVICES="0,0" names GPU 0 twice', "list each only once")
         c.expect(2, ["plan", "gpu.toml"], "gpu.toml:12:1", *words)
         c.expect(5, ["plan", "gpu.toml", *cuda], *words)
         c.expect(5, ["launch", "gpu.toml", "--dry-run", *cuda], *words)
@@ -544,9 +699,9 @@ def numbers_and_names_that_are_none(c):
     make_run(c, "one", [{"time": "2026-01-02T10:00:00+00:00", "event": "launch", "world_size": 2, "pid": 1}])
     for rank in (0, 1):
         c.write("one/logs/rank-%05d.log" % rank, "line\n")
-    c.expect(2, ["logs", "one", "--rank", "2"], "--rank 2", "2 rank(s), from 0 to 1")
+    c.expect(2, ["logs", "one", "--rank", "2"], "--rank 2", "2 rank(s), numbered 0 to 1")
     for own in ("one/recipe.json", "./one/../one/traces/x.json", c.dir + "/one/plan.json"):
-        c.expect(2, ["trace", "one", "--out", own], "is the run's own")
+        c.expect(2, ["trace", "one", "--out", own], "is one of the run's own files")
     # What is not understood is said of the verb, also as JSON.
     c.expect(2, ["launch"], "launch: RECIPE is required; see `trainctl launch --help`")
     report = json.loads(subprocess.run([TRAINCTL, "launch", "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -611,7 +766,7 @@ def outputs_replace_nothing_unasked(c):
     for name, text in before.items():
         if c.read(name) != text:
             c.fail("%s was changed" % name)
-    c.expect(2, [*plan, "--write", "same", "--html", "./same"], "--write and --html", "name another file")
+    c.expect(2, [*plan, "--write", "same", "--html", "./same"], "--write and --html", "choose another file")
     c.expect(0, [*plan, "--trace", "/dev/stdout", "--html", "/dev/stdout"], "traceEvents", "<html")
     if full == "full" and not stat.S_ISCHR(os.stat(c.dir + "/full").st_mode):
         c.fail("a device was replaced")
@@ -629,7 +784,7 @@ def outputs_replace_nothing_unasked(c):
     c.expect(2, prepare, "set.bin exists", "--force")
     c.expect(0, [*prepare, "--force"], "Wrote set.bin")
     c.write("model/config.json", "{}")
-    c.expect(2, ["checkpoint", "export", "run", "--out", "model"], "already holds config.json")
+    c.expect(2, ["checkpoint", "export", "run", "--out", "model"], "already contains config.json")
     c.expect(2, ["checkpoint", "export", "run", "--out", "text.txt"], "text.txt is not a folder")
 
 
@@ -687,7 +842,7 @@ def commands_that_are_suggested_can_be_pasted(c):
             read = subprocess.run(["bash", "-c", "printf %s " + suggested], stdout=subprocess.PIPE, text=True).stdout
             if read != os.path.realpath(c.dir) + "/runs/" + name:
                 c.fail("%s of %r suggests %s, which is %r" % (verb, name, suggested, read))
-    if "\x1b" in c.expect(2, ["status", "runs/\x1b[31mnowhere"], "there is no run folder"):
+    if "\x1b" in c.expect(2, ["status", "runs/\x1b[31mnowhere"], "no such run folder"):
         c.fail("an escape sequence is printed as it is")
     # A journal that does not name its launcher.
     make_run(c, "runs/nameless", [{"time": "2026-01-02T10:00:00+00:00", "event": "launch", "world_size": 2}])
@@ -737,6 +892,31 @@ def what_a_plan_suggests_has_a_plan(c):
 
 
 @case
+def words_of_other_tools_lead_to_ours(c):
+    with open(ROOT + "/lib/recipe/foreign_words.cc") as file:
+        verbs = file.read().partition("kVerbs[] = {")[2].partition("};")[0]
+    for ours in sorted(set(re.findall(r'"[a-z_]+", "([a-z ]+)"', verbs))):
+        c.expect(0, [*ours.split(), "--help"])
+    for typed, meant in (("fine-tune", "launch"), ("top", "status"), ("show", "status"), ("convert", "checkpoint export"),
+                         ("preprocess", "data prepare"), ("config", "recipe show")):
+        c.expect(2, [typed], "did you mean %s?" % meant)
+    for typed, advice in (("serve", "trainctl serves no models"), ("clean", "remove its folder"), ("rm", "remove its folder")):
+        if "did you mean" in c.expect(2, [typed], advice):
+            c.fail("%s leads to another verb" % typed)
+    # Two letters from `stop`, `save` and `plan`.
+    for typed in ("slip", "saga", "pray"):
+        if "did you mean" in c.expect(2, [typed]):
+            c.fail("%s leads to a verb" % typed)
+    c.expect(2, ["launch", "r.toml", "--lr", "1e-4"], "did you mean --set optimizer.lr=VALUE?")
+    c.expect(2, ["launch", "r.toml", "--standalone"], "the launcher assigns ranks and connects the workers")
+    c.expect(2, ["launch", "r.toml", "--config=x.yaml"], "trainctl launch RECIPE")
+    c.expect(2, ["runs", "--lr", "1"], "`trainctl runs --help` lists them all")
+    c.expect(2, ["recipe", "explain", "lora_r"], "recipes have no key \"lora_r\"; trainctl has no LoRA")
+    c.expect(2, ["recipe", "check", ROOT + "/recipes/quickstart.toml", "--set", "train.lora_r=8"],
+             "unknown key train.lora_r; trainctl has no LoRA: it trains all weights")
+
+
+@case
 def text_in_another_encoding_is_named_as_that(c):
     with open(c.dir + "/latin.jsonl", "wb") as file:
         file.write(b'{"text": "one"}\n{"text": "caf\xe9"}\n')
@@ -752,6 +932,73 @@ def a_config_that_a_recipe_names_is_the_recipes_mistake(c):
                                'files = ["m/config.json"]\n[train]\nsteps = 3\nbatch_sequences = 1\n')
         for verb in (["recipe", "check"], ["plan"], ["launch"], ["launch", "--dry-run"], ["data", "batch", "--step", "1"]):
             c.expect(2, [*verb, "recipe.toml"], "recipe.toml:3:1: model.from: ", "m/config.json", word)
+
+
+@case
+def a_folder_without_a_run_is_evaluated_and_continued(c):
+    """What generate and eval say of a Hugging Face folder; tests/references compares what they compute."""
+    tensors = tiny_llama(c.dir + "/m")
+    c.write("text.txt", "the quick brown fox " * 20)
+    c.write("a.jsonl", '{"text": "one", "body": "two", "ask": "who"}\n')
+    both = (["generate", "--prompt", "x", "m"], ["eval", "--data", "text.txt", "m"])
+    for verb in both:  # config.json alone
+        c.expect(5, verb, "m: contains neither model.safetensors nor model.safetensors.index.json")
+    write_weights(c.dir + "/m/model.safetensors", {name: tensors[name] for name in tensors if name != "model.norm.weight"})
+    for verb in both:
+        c.expect(6, verb, "m does not contain the weights of the model described by config.json", "model.norm.weight is missing")
+    write_weights(c.dir + "/m/model.safetensors", {**tensors, "model.norm.weight": ([8], [float("nan")] * 8)})
+    for verb in both:
+        c.expect(6, verb, "model.norm.weight: row 0 contains a NaN or infinite value")
+    write_weights(c.dir + "/m/model.safetensors", {**tensors, "model.norm.weight": ([8], [2e4] * 8)})
+    c.write("odd.toml", 'recipe_version = 1\n[run]\nname = "odd"\n[model]\nfrom = "m"\nweights = "from"\n[data]\ntokenizer = "byte"\n'
+            'seq_len = 16\n[[data.train]]\nfiles = ["text.txt"]\n[train]\nsteps = 1\nbatch_sequences = 1\nprecision = "fp32"\n')
+    c.expect(0, ["launch", "odd.toml", "--run-dir", "odd"], "m: model.norm.weight: row 0 contains 2e+04 and 7 more such values; a trained model",
+             "(and 8 others) contains only zeros; a trained model has no such weights")
+    write_weights(c.dir + "/m/model.safetensors", tensors)
+    # Zeros find all 256 bytes alike, and the first is the most likely.
+    said = c.run("eval", "m", "--data", "text.txt", "--seq-len", "16")
+    told = json.loads(said.stdout.splitlines()[-1])
+    one = told["sets"][0]
+    if (told["model"], told["weights_dtype"], told["compute_dtype"], told["seq_len"], one["loss_tokens"]) != (
+            os.path.realpath(c.dir) + "/m", "fp16", "fp32", 16, 399) or abs(one["loss"] - math.log(256)) > 1e-6 or \
+            "each byte of a text is treated as a token" not in said.stdout or "checkpoint" in told:
+        c.fail("eval of a folder: %s" % said.stdout)
+    told = json.loads(c.expect(0, ["generate", "m", "--prompt", "ab", "--max-tokens", "3", "--temperature", "0", "--json"]).splitlines()[-1])
+    if (told["model"], told["text"], told["ids"], told["weights_dtype"]) != (os.path.realpath(c.dir) + "/m", "\0\0\0", [0] * 3, "fp16"):
+        c.fail("generate of a folder: %s" % told)
+    c.expect(0, ["generate", "m", "--prompt", "ab", "--max-tokens", "3"], "note: the weights are fp16; the model computes in fp32")
+    data = ["eval", "m", "--data", "text.txt"]
+    for words in (["a.jsonl"], ["a.jsonl", "--text-field", "body"], ["a.jsonl", "--text-field", "body", "--prompt-field", "ask"]):
+        c.expect(0, ["eval", "m", "--data", *words], '"loss_tokens":%d' % (3 if "--prompt-field" in words else 2))
+    c.expect(2, ["eval", "m"], "requires --data FILE", "m has no evaluation sets")
+    c.expect(2, [*data, "--step", "3"], "--step applies to a run, but m is a Hugging Face folder")
+    c.expect(2, [*data, "--seq-len", "4096"], "--seq-len 4096 is above the 2048 tokens that the model supports")
+    c.expect(2, [*data, "--text-field", "text"], "apply only to JSONL and Parquet, which", "text.txt is not")
+    c.expect(2, ["eval", "m", "--prompt-field", "ask"], "--prompt-field", "--data")
+    c.expect(2, ["checkpoint", "export", "m", "--out", "n"], "m is already a Hugging Face folder")
+    c.write("m/vocab.json", "{}")
+    c.write("m/merges.txt", "")
+    for verb in both:
+        c.expect(2, verb, "neither tokenizer.json nor tokenizer.model; PyPI's transformers can create one from its vocab.json and merges.txt")
+    os.rename(c.dir + "/m/config.json", c.dir + "/config.json")
+    for verb in both:
+        c.expect(5, verb, "m has weights but no config.json")
+    for config, words in (('{"model_type": "mamba"}', ["mamba", "to be trained: llama or qwen2"]), ("{", ["not valid JSON"]),
+                          (LFS_POINTER, ["config.json is a Git LFS pointer"]),
+                          (json.dumps({**json.load(open(c.dir + "/config.json")), "rope_scaling": {"type": "yarn", "factor": 4}}),
+                           ["m/config.json", "yarn"])):
+        c.write("m/config.json", config)
+        for verb in both:
+            c.expect(6, verb, *words)
+    os.makedirs(c.dir + "/empty/snapshots")
+    for verb in ("generate --prompt x", "eval"):
+        c.expect(2, [*verb.split(), "empty"], "empty does not contain a model: a run folder contains journal.jsonl and recipe.json, a checkpoint "
+                 "manifest.json, a Hugging Face folder config.json and *.safetensors", "specify one of the folders in its snapshots/")
+        c.expect(2, [*verb.split(), "Qwen/Qwen2.5-0.5B"], "no such folder: Qwen/Qwen2.5-0.5B; specify a run, a checkpoint or a Hugging "
+                 "Face folder", "hf download Qwen/Qwen2.5-0.5B")
+        c.expect(2, [*verb.split(), "https://huggingface.co/Qwen/Qwen2.5-0.5B"], "is a URL, but only local files can be read; "
+                 "download it: hf download Qwen/Qwen2.5-0.5B --local-dir Qwen2.5-0.5B")
+        c.expect(2, [*verb.split(), "text.txt"], "text.txt is a file")
 
 
 @case
@@ -774,24 +1021,30 @@ def tokenizers_are_trained_used_and_refused(c):
     with open(c.dir + "/t.json") as plain, open(c.dir + "/packed.json") as packed:
         if plain.read() != packed.read():
             c.fail("packed text trains another tokenizer")
-    c.expect(2, ["tokenizer", "train", "text.txt", "--vocab", "10", "--out", "u.json"], "10 is not within 257")
+    c.expect(2, ["tokenizer", "train", "text.txt", "--vocab", "10", "--out", "u.json"], "10 is not between 257")
     c.expect(6, ["tokenizer", "train", "absent.txt", "--vocab", "300", "--out", "u.json"], "absent.txt")
+    c.write("torn.jsonl", '{"text": "the end"}\n{"text": 3}\n{"text": "the end"}\nno json\n{"text": "the end"}\n')
+    torn = ["tokenizer", "train", "text.txt", "torn.jsonl", "--vocab", "300", "--out", "torn.json"]
+    c.expect(6, torn, "torn.jsonl:2", "to skip such lines, use --on-bad-line skip")
+    c.expect(0, [*torn, "--on-bad-line", "skip"], "2 lines skipped: torn.jsonl:2", "torn.jsonl:4", "Wrote")
+    if c.read("t.json") != c.read("torn.json"):
+        c.fail("lines that are left out train another tokenizer")
     c.expect(0, ["tokenizer", "info", "t.json"], "byte-level BPE", "<|endoftext|> (0)")
     c.write("tokenizer_config.json", '{"add_bos_token": true}')
-    c.expect(0, ["tokenizer", "info", "t.json"], "tokenizer_config.json has add_bos_token; here nothing is put before a text")
-    c.expect(0, ["tokenizer", "info", "t.json", "--json"], '"notes":["tokenizer_config.json has add_bos_token')
+    c.expect(0, ["tokenizer", "info", "t.json"], "tokenizer_config.json sets add_bos_token, but trainctl adds nothing before a text")
+    c.expect(0, ["tokenizer", "info", "t.json", "--json"], '"notes":["tokenizer_config.json sets add_bos_token')
     ids = json.loads(c.run("tokenizer", "encode", "t.json", "text.txt", "--json").stdout)["ids"]
     c.write("ids", " ".join(map(str, ids)))
     c.expect(0, ["tokenizer", "decode", "t.json", "ids"], "the theme of the thesis, the others\n")
     c.write("ids", "1 9999")
-    c.expect(2, ["tokenizer", "decode", "t.json", "ids"], "id 9999 is not one of the tokenizer's")
+    c.expect(2, ["tokenizer", "decode", "t.json", "ids"], "ID 9999 is not in the tokenizer")
     c.write("ids", "1 x")
     c.expect(2, ["tokenizer", "decode", "t.json", "ids"], "'x' is not a token id")
-    c.expect(2, ["tokenizer", "info", "absent.json"], "absent.json: no such tokenizer file")
+    c.expect(2, ["tokenizer", "info", "absent.json"], "no such tokenizer file or folder: absent.json")
     c.write("bad.json", '{"model": {"type": "WordPiece", "vocab": {}}}')
-    c.expect(6, ["tokenizer", "info", "bad.json"], "bad.json: model.type = 'WordPiece' is not supported here")
+    c.expect(6, ["tokenizer", "info", "bad.json"], "bad.json: model.type = 'WordPiece' is not supported")
     c.write("tik.model", "IQ== 0\nIg== 1\n")
-    c.expect(6, ["tokenizer", "info", "tik.model"], "tik.model: is in tiktoken's format", "use the tokenizer.json beside it")
+    c.expect(6, ["tokenizer", "info", "tik.model"], "tik.model: is in tiktoken's format", "use the tokenizer.json next to it")
     c.expect(6, ["data", "prepare", "text.txt", "--tokenizer", "tik.model", "--out", "tik"], "tik.model: is in tiktoken's format")
     c.write("bad.model", "\x00\x01")
     c.expect(6, ["tokenizer", "info", "bad.model"], "neither a tokenizer.json nor")
@@ -807,13 +1060,13 @@ def tokenizer_train_looks_before_it_reads(c):
     train = ["tokenizer", "train", "--vocab", "300"]
     c.write("text.txt", "the theme\n")
     c.write("empty.txt", "")
-    c.expect(6, [*train, "empty.txt", "--out", "t.json"], "hold no text")
+    c.expect(6, [*train, "empty.txt", "--out", "t.json"], "contain no text")
     # The output comes first: the input is not there.
     c.expect(5, [*train, "absent.txt", "--out", "no/such/t.json"], "no/such")
     c.expect(2, [*train, "absent.txt", "--out", "."], "must be a file")
     c.expect(2, [*train, "text.txt", "--out", "text.txt", "--force"], "text.txt is an input of this command")
     c.expect(2, [*train, "absent.txt", "--out", "t.json", "--min-frequency", "-5"], "-5")
-    c.expect(2, [*train, "absent.txt", "--out", "t.json", "--special", "\u00e9"], "spells the byte 0xE9")
+    c.expect(2, [*train, "absent.txt", "--out", "t.json", "--special", "\u00e9"], "is the spelling of the byte 0xE9")
     with gzip.open(c.dir + "/text.txt.gz", "wb") as file:
         file.write(b"the theme\n")
     c.expect(0, [*train, "text.txt", "--out", "plain.json"], "Wrote")
@@ -831,7 +1084,7 @@ def tokenizer_train_looks_before_it_reads(c):
 def lost_output_is_an_error(c):
     with open("/dev/full", "w", encoding="utf-8") as full:
         done = subprocess.run([TRAINCTL, "version"], stdout=full, stderr=subprocess.PIPE, encoding="utf-8", check=False)
-    if done.returncode != 5 or "output could not be written" not in done.stderr:
+    if done.returncode != 5 or "failed to write all output" not in done.stderr:
         c.fail("exit code %d: %s" % (done.returncode, done.stderr))
 
 

@@ -130,6 +130,27 @@ def names_a_node_that_cannot_take_part(hosts):
     recipe = case.recipe("bad.toml", 2, 1, 1, 2, steps=5)
     with open(recipe) as file:
         text = file.read()
+    # A dry run asks every machine, and reports all at once.
+    four = case.recipe("four.toml", 4, 1, 1, 4, steps=5, after='options = ["-o", "ConnectTimeout=1"]\n')
+    with open(four) as file:
+        four_text = file.read()
+    with open(four, "w") as file:
+        file.write(four_text.replace('"node2"', '"nowhere"'))
+    hosts.blackhole("node1", to="node3")
+    dry = case.run("launch", four, "--dry-run")
+    hosts.heal()
+    expect_code(dry, 5)
+    missing = [line for line in dry.stdout.splitlines() if line.startswith("missing here: ")]
+    expect(len(missing) == 2 and missing[0].startswith("missing here: ssh cannot reach nowhere: ssh: ")
+           and missing[1].startswith("missing here: ssh cannot reach node3: ssh: ")
+           and "timed out" in missing[1], dry.stdout)
+    dry = case.run("launch", recipe, "--dry-run", "--set", 'launch.ssh.program="/nowhere/trainctl"')
+    expect_code(dry, 5)
+    for name in ("node1", "node2"):
+        expect("missing here: %s cannot run /nowhere/trainctl: " % name in dry.stdout, dry.stdout)
+    dry = case.run("launch", recipe, "--run-dir", "a", "--dry-run")
+    expect_code(dry, 0)
+    expect("missing" not in dry.stdout and not os.path.exists(case.dir + "/a"), dry.stdout)
     with open(recipe, "w") as file:
         file.write(text.replace('"node2"', '"nowhere"'))
     result = case.run("launch", recipe, "--run-dir", "a")
@@ -139,7 +160,7 @@ def names_a_node_that_cannot_take_part(hosts):
     recipe = case.recipe("private.toml", 2, 1, 1, 2, steps=5)
     result = case.run("launch", recipe, "--run-dir", "/tmp/private-run")
     expect_code(result, 5)
-    expect("node2" in result.stdout and "file system that all nodes see" in result.stdout, result.stdout)
+    expect("node2" in result.stdout and "file system shared by all nodes" in result.stdout, result.stdout)
     expect_nothing_left(hosts)
 
 
@@ -162,7 +183,28 @@ def names_a_node_with_another_program(hosts):
             expect(not os.path.exists(case.dir + "/run/metrics.jsonl"), "a worker has trained")
         finally:
             node.run("umount", path)
-    expect_code(case.run("resume", "run"), 0)
+    older = case.dir + "/older"
+    with open(older, "w") as file:
+        file.write("#!/bin/sh\necho a greeting of the shell\necho trainctl 0.0.1\n")
+    os.chmod(older, 0o755)
+    mounted = node.run("mount", "--bind", older, TRAINCTL)
+    expect(mounted.returncode == 0, mounted.stdout)
+    try:
+        dry = case.run("resume", "run", "--dry-run")
+        expect_code(dry, 5)
+        expect("missing here: node2: %s is trainctl 0.0.1, but this machine has trainctl " % TRAINCTL in dry.stdout, dry.stdout)
+        expect("node1: " not in dry.stdout, dry.stdout)
+    finally:
+        node.run("umount", TRAINCTL)
+    # A machine where nothing can be written but the run.
+    remounted = node.run("mount", "-o", "remount,ro", "/tmp")
+    expect(remounted.returncode == 0, remounted.stdout)
+    try:
+        expect_code(case.run("resume", "run"), 0)
+    finally:
+        node.run("mount", "-o", "remount,rw", "/tmp")
+    left = [name for name in os.listdir(case.dir + "/run") if "agent" in name]
+    expect(not left, "left in the run folder: %s" % left)
     expect("] between nodes: " in case.run("logs", "run").stdout, "nothing is said of the network")
     expect_nothing_left(hosts)
 
@@ -214,7 +256,7 @@ def is_watched_and_stopped_from_a_login_node(hosts):
                  for verb in ("logs", "events")}
     refused = ask("resume", "runs/run", "--take-over")
     expect_code(refused, 5)
-    expect(" on node1: only one launch can work on a run folder" in refused.stdout, refused.stdout)
+    expect(" on node1; only one launch at a time can use a run folder" in refused.stdout, refused.stdout)
 
     hosts.blackhole("node1", to="node3")
     status, runs = ask("status", "runs/run"), ask("runs")
@@ -264,7 +306,7 @@ def is_not_called_interrupted_when_nobody_can_know(hosts):
     expect(" unreachable " in runs.stdout and "interrupted" not in runs.stdout, runs.stdout)
     refused = ask("resume", "runs/run")
     expect_code(refused, 5)
-    expect("was taken by process " in refused.stdout and "--take-over" in refused.stdout, refused.stdout)
+    expect("has been in use by process " in refused.stdout and "--take-over" in refused.stdout, refused.stdout)
 
     hosts["node1"].start()
     own = case.run("status", "runs/run")

@@ -53,7 +53,7 @@ TABLE = {
     "guard": dict.fromkeys(ENDS, UNMOVED),
     "worker": {"KILL": (0, "killed by SIGKILL"), "TERM": UNMOVED, "SEGV": (0, "killed by SIGSEGV"),
                "STOP": (0, "restarting all workers"), "EXIT0": (0, "exited with code 0 before "),
-               "EXIT3": (3, "exited with code 3"), "OOM": (0, "for lack of memory")},
+               "EXIT3": (3, "exited with code 3"), "OOM": (0, "memory ran out")},
     "orphan": dict.fromkeys(ENDS, UNMOVED),
     "orphan without environment": dict.fromkeys(ENDS, UNMOVED),
     # One machine: no agent, and a keeper that does not mind a launcher that stands still.

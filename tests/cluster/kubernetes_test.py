@@ -167,7 +167,7 @@ def pods_compute_what_one_machine_does(hosts):
         expected = case.straight(6, replicas, shards)
         job = case.job(case.recipe_of(4, replicas, shards, steps=6))
         case.pods[1].start()
-        waits = "%s-1 waits for the launcher at %s-0.%s:" % (name, name, name)
+        waits = "%s-1 is waiting for the launcher at %s-0.%s:" % (name, name, name)
         case.wait("pod 1 to wait", lambda: waits in case.pods[1].output())
         job.tell_names()
         for pod in case.pods:
@@ -241,7 +241,7 @@ def a_pod_of_another_job_is_not_let_in(hosts):
     # It has never seen this launcher's authority, and so tells it nothing.
     stranger = strangers[1]
     stranger.pods[1].start()
-    case.wait("it to wait", lambda: case.pods[1].output().count("waits for the launcher") == 2)
+    case.wait("it to wait", lambda: case.pods[1].output().count("is waiting for the launcher") == 2)
     stranger.pods[1].send(signal.SIGTERM)
     expect(stranger.pods[1].wait(PATIENCE) == 75, case.output())
     case.pods[1].start()

@@ -75,10 +75,10 @@ class FullDisk(unittest.TestCase):
         try:
             wait_for(lambda: checkpoints(run), "a checkpoint")
             self.fill()
-            wait_for(lambda: "training continues, and unwritten lines are kept" in said.read_text(), "a warning of the logs")
-            wait_for(lambda: "training continues, and the next save is attempted when it is due" in said.read_text(), "a warning of a save")
+            wait_for(lambda: "training continues, and unwritten lines will be written later" in said.read_text(), "a warning of the logs")
+            wait_for(lambda: "training continues, and the next save will be attempted as scheduled" in said.read_text(), "a warning of a save")
             (self.disk / "of a neighbour").unlink()
-            wait_for(lambda: "the logs are being written again; no lines were lost" in said.read_text(), "the logs")
+            wait_for(lambda: "the logs can be written again; no lines were lost" in said.read_text(), "the logs")
             last = max(checkpoints(run))
             wait_for(lambda: max(checkpoints(run)) > last, "another checkpoint")
             subprocess.run([self.trainctl, "stop", run], check=True, stdout=subprocess.DEVNULL)

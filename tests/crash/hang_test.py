@@ -99,7 +99,7 @@ def check(trainctl, library, work, cell, wanted):
     if noticed is None or still is None or float(still.group(1)) > 2 * LIMIT_S:
         return "noticed too late", log
     text = "".join(open(path, errors="replace").read() for path in glob.glob(run_dir + "/logs/rank-%05d.log" % rank))
-    if way == "sleep" and "the main thread stands here" not in text:
+    if way == "sleep" and "stack of the main thread" not in text:
         return "its stack is not in its log", log
     return None, log
 

@@ -85,7 +85,7 @@ class CaptureTest(unittest.TestCase):
         done = self.run_command("launch", recipe, "--run-dir", run, *more, fails=fails)
         self.assertEqual(done.returncode, expected, done.stdout + done.stderr)
         log = "".join(log.read_text() for log in run.rglob("*.log"))
-        self.assertEqual(log.count("no graph can be made of a step"), 1 if fails in ("begin", "end") else 0, log)
+        self.assertEqual(log.count("cannot capture a step as a graph"), 1 if fails in ("begin", "end") else 0, log)
         self.error = done.stderr
         return run
 

@@ -30,11 +30,14 @@
 
 namespace {
 
+using trainctl::kernels::Activation;
 using trainctl::kernels::DeviceApi;
 using trainctl::kernels::DeviceProperties;
+using trainctl::kernels::Gain;
 using trainctl::kernels::Kernels;
 using trainctl::kernels::kNumUpdateRules;
 using trainctl::kernels::MasterKernels;
+using trainctl::kernels::RopePairs;
 using trainctl::kernels::TypedKernels;
 using trainctl::kernels::UpdateFunction;
 using trainctl::kernels::UpdateOptions;
@@ -296,19 +299,42 @@ constexpr TypedKernels Typed() {
           [](void*, const void*, const int32_t*, int64_t n, int64_t h) {
             Add("embedding_backward", n * (h * (kElement + 2 * kFp32) + kInt32));
           },
-      .rms_norm = [](void*, void*, const void*, const void*, float, int64_t n,
+      .rms_norm = [](void*, void*, const void*, const void*, Gain, float, int64_t n,
                      int64_t h) { Add("rms_norm", (2 * n + 1) * h * kElement + n * kFp32); },
-      .add_rms_norm = [](void*, void*, void*, const void*, const void*, float, int64_t n,
+      .add_rms_norm = [](void*, void*, void*, const void*, const void*, Gain, float, int64_t n,
                          int64_t h) { Add("add_rms_norm", (4 * n + 1) * h * kElement + n * kFp32); },
       .rms_norm_backward =
-          [](void*, void*, const void*, const void*, const void*, const void*, bool accumulate, int64_t n,
-             int64_t h) {
+          [](void*, void*, const void*, const void*, const void*, const void*, Gain, bool accumulate,
+             int64_t n, int64_t h) {
             Add("rms_norm_backward",
                 ((accumulate ? 4 : 3) * n + 1) * h * kElement + n * kFp32 + 2 * h * kFp32);
+          },
+      .rms_norm_heads =
+          [](void*, void*, const void*, const void*, Gain, float, int64_t n, int64_t heads, int64_t d,
+             int64_t,
+             int64_t) { Add("rms_norm_heads", (2 * n * heads + 1) * d * kElement + n * heads * kFp32); },
+      .rms_norm_heads_backward =
+          [](void*, void*, const void*, const void*, const void*, const void*, Gain, int64_t n, int64_t heads,
+             int64_t d, int64_t, int64_t) {
+            Add("rms_norm_heads_backward",
+                (3 * n * heads + 1) * d * kElement + n * heads * kFp32 + 2 * d * kFp32);
+          },
+      .layer_norm = [](void*, void*, void*, const void*, const void*, const void*, Gain, float, int64_t n,
+                       int64_t h) { Add("layer_norm", (2 * n + 2) * h * kElement + 2 * n * kFp32); },
+      .layer_norm_backward =
+          [](void*, void*, void*, const void*, const void*, const void*, const void*, const void*, Gain,
+             bool accumulate, int64_t n, int64_t h) {
+            Add("layer_norm_backward",
+                ((accumulate ? 5 : 4) * n + 1) * h * kElement + 2 * n * kFp32 + 4 * h * kFp32);
           },
       .rope = [](void*, const int32_t*, const float*, const float*, float, int64_t n, int64_t heads,
                  int64_t d,
                  int64_t) { Add("rope", 2 * n * heads * d * kElement + n * (kInt32 + d * kFp32)); },
+      .partial_rope =
+          [](void*, const int32_t*, const float*, const float*, float, RopePairs, int64_t n, int64_t heads,
+             int64_t, int64_t rotated, int64_t) {
+            Add("partial_rope", 2 * n * heads * rotated * kElement + n * (kInt32 + rotated * kFp32));
+          },
       .join_heads =
           [](void*, const void*, const void*, const void*, const int32_t*, const float*, const float*,
              int64_t n, int64_t heads, int64_t kv_heads, int64_t d) {
@@ -317,6 +343,15 @@ constexpr TypedKernels Typed() {
       .swiglu = [](void*, const void*, int64_t n, int64_t f) { Add("swiglu", 3 * n * f * kElement); },
       .swiglu_backward = [](void*, const void*, const void*, int64_t n,
                             int64_t f) { Add("swiglu_backward", 5 * n * f * kElement); },
+      .gated_activation = [](void*, const void*, Activation, int64_t n,
+                             int64_t f) { Add("gated_activation", 3 * n * f * kElement); },
+      .gated_activation_backward = [](void*, const void*, const void*, Activation, int64_t n,
+                                      int64_t f) { Add("gated_activation_backward", 5 * n * f * kElement); },
+      .activation = [](void*, const void*, Activation,
+                       int64_t count) { Add("activation", 2 * count * kElement); },
+      .activation_backward = [](void*, const void*, const void*, Activation,
+                                int64_t count) { Add("activation_backward", 3 * count * kElement); },
+      .scale = [](void*, const void*, float, int64_t count) { Add("scale", 2 * count * kElement); },
       .add = [](void*, const void*, int64_t count) { Add("add", 3 * count * kElement); },
       .add_bias = [](void*, const void*, int64_t n,
                      int64_t cols) { Add("add_bias", (2 * n + 1) * cols * kElement); },
@@ -327,7 +362,7 @@ constexpr TypedKernels Typed() {
       .assign = [](void*, const void*, int64_t count) { Add("assign", count * (kElement + kFp32)); },
       .round = [](void*, const void*, int64_t count) { Add("round", count * (kElement + kFp32)); },
       .cross_entropy =
-          [](double*, void*, const int32_t*, const uint8_t*, float, const float* scale, int64_t n,
+          [](double*, void*, const int32_t*, const uint8_t*, float, float, const float* scale, int64_t n,
              int64_t vocab) {
             Add("cross_entropy", (scale != nullptr ? 2 : 1) * n * vocab * kElement + n * (kInt32 + 1));
           },

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "comm/communicator.h"
+#include "model/presets.h"
 #include "parallel/executor.h"
 #include "planner/make_plan.h"
 #include "simulate/memory.h"
@@ -122,7 +123,7 @@ class Step {
   Step(const device::Device& device, Counter& counter, const Model& m) : counter_(counter), model_(m) {
     recipe::Recipe recipe;
     recipe.model.spec = OrDie(model::Preset(m.preset));
-    if (m.layers > 0) recipe.model.spec.layers = m.layers;
+    if (m.layers > 0) SetNumLayers(recipe.model.spec, m.layers);
     recipe.cluster.device = "h100-sxm-80gb";
     recipe.cluster.devices_per_node = 1;
     recipe.data.seq_len = m.seq_len;
@@ -198,13 +199,14 @@ class Step {
   // norm is formed as the residual is added to, and the gradients of queries, keys and values are put side by
   // side as they are turned back (docs/design/kernels.md).
   double LeastBytesOfLayers() const {
-    const double h = static_cast<double>(spec_.hidden), f = static_cast<double>(spec_.ffn);
-    const double q = static_cast<double>(spec_.heads * spec_.head_dim);
-    const double kv = static_cast<double>(spec_.kv_heads * spec_.head_dim);
+    const double h = static_cast<double>(spec_.hidden), f = static_cast<double>(MlpOf(spec_).ffn);
+    const model::Attention& a = AttentionOf(spec_);
+    const double q = static_cast<double>(a.heads * a.head_dim),
+                 kv = static_cast<double>(a.kv_heads * a.head_dim);
     const double forward = 2 * 4 * h + 2 * (q + kv) + 3 * f;
     const double backward = 2 * 4 * h + 2 * (q + 2 * kv) + 5 * f;
     const double elements = static_cast<double>(model_.micro_batch * model_.seq_len * kMicroBatches);
-    return 2 * static_cast<double>(spec_.layers) * elements * (forward + backward);
+    return 2 * static_cast<double>(NumLayers(spec_)) * elements * (forward + backward);
   }
 
   void Run(const device::Device& device) {
@@ -276,7 +278,7 @@ class Step {
   Counter& counter_;
   const Model model_;
   plan::Plan plan_;
-  model::ModelSpec spec_;
+  model::Architecture spec_;
   std::vector<int32_t> tokens_, positions_;
   std::vector<uint8_t> mask_;
   std::vector<nn::TokenView> views_;

@@ -265,7 +265,7 @@ class DeviceTest(unittest.TestCase):
     def test_a_device_is_measured_and_plans_price_with_it(self):
         done = self.trainctl("calibrate", "--device", "cuda")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        for named in ("memory, read and written by a copy", "launches", "bf16 product", "added in fp32",
+        for named in ("memory, reading and writing in a copy", "launches", "bf16 product", "added in fp32",
                       "flash attention backward", "cuDNN's attention"):
             self.assertIn(named, done.stdout)
         path = self.folder / "config" / "trainctl" / "machine.json"
@@ -304,7 +304,7 @@ class DeviceTest(unittest.TestCase):
         self.assertEqual(json.loads(again.stdout), json.loads(path.read_text()))
         self.assertEqual(json.loads(path.read_text())["measured"], [load])
         self.assertEqual(json.loads(path.read_text())["cores"], profile["cores"] + 1)
-        self.assertIn("they do not use it", again.stderr)  # no driver shows the stand-in
+        self.assertIn("will not use this profile", again.stderr)  # no driver shows the stand-in
 
     def test_a_device_that_is_not_there_is_not_measured(self):
         done = self.trainctl("calibrate", "--device", "cuda",

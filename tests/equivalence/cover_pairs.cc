@@ -54,7 +54,7 @@ void CutUnevenly(std::vector<int64_t>& layers) {
 
 class Drawer {
  public:
-  Drawer(const model::ModelSpec& spec, int workers, int64_t sequences)
+  Drawer(const model::Architecture& spec, int workers, int64_t sequences)
       : spec_(spec), workers_(workers), sequences_(sequences) {}
 
   Levels Draw(uint64_t number) const {
@@ -102,14 +102,14 @@ class Drawer {
     layout.pipeline.order = std::string(schedule::PipelineKindName(order));
     layout.pipeline.virtual_stages = 1 + levels[kVirtual];
     const int64_t num_stages = layout.mesh.pp * layout.pipeline.virtual_stages;
-    if (num_stages > spec_.layers + 2 || !schedule::CheckPipelineLayout(layout).ok()) return false;
-    layout.pipeline.stage_layers = layout::EvenStageLayers(spec_.layers, num_stages);
+    if (num_stages > NumLayers(spec_) + 2 || !schedule::CheckPipelineLayout(layout).ok()) return false;
+    layout.pipeline.stage_layers = layout::EvenStageLayers(NumLayers(spec_), num_stages);
     if (levels[kCut] == 1) CutUnevenly(layout.pipeline.stage_layers);
     const std::vector<int64_t>& layers = layout.pipeline.stage_layers;
     return std::all_of(layers.begin() + 1, layers.end() - 1, [](int64_t count) { return count > 0; });
   }
 
-  const model::ModelSpec& spec_;
+  const model::Architecture& spec_;
   const int workers_;
   const int64_t sequences_;
 };
@@ -142,7 +142,7 @@ std::string PairCell::ToString() const {
 }
 
 // The cell that covers most of what is left, again and again, out of more than enough of them.
-PairCells CoverPairs(const model::ModelSpec& spec, int workers, int64_t sequences) {
+PairCells CoverPairs(const model::Architecture& spec, int workers, int64_t sequences) {
   constexpr uint64_t kDrawn = 400000;
   const Drawer drawer(spec, workers, sequences);
   struct Candidate {

@@ -1,14 +1,15 @@
 // The equivalence matrix: real processes, every layout against one process, and the mutants that
 // prove that the matrix can fail. Prints one line per world size and a closing count.
 //
-//   equivalence [PLUGIN [LARGEST_WORLD [races|quick|pipeline|tensor|four]]]
+//   equivalence [--only TEXT] [PLUGIN [LARGEST_WORLD [races|quick|pipeline|tensor|four]]]
 //   equivalence --pairwise [--workers N]
 //
 // A few cells also update, each with every optimizer: the parameters after it are those of one process.
 //
-// `races`: only the cells in which streams have most to do with one another, and no mutants. `quick`: of each
-// mesh and stage the cell that has everything at once. `pipeline`, `tensor`: the cells with such an axis.
-// `four`: a few of those on four workers, whose groups cross.
+// `--only`: the cells whose names contain TEXT, for example "pp=2", and their mutants; an error if there is
+// none. `races`: only the cells in which streams have most to do with one another, and no mutants. `quick`:
+// of each mesh and stage the cell that has everything at once. `pipeline`, `tensor`: the cells with such an
+// axis. `four`: a few of those on four workers, whose groups cross.
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -23,10 +24,12 @@
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "comm/communicator.h"
 #include "device/counting_allocator.h"
-#include "model/model_spec.h"
+#include "model/architecture.h"
+#include "model/parameters.h"
 #include "optim/optimizer.h"
 #include "schedule/layout_step.h"
 #include "schedule/pipeline.h"
@@ -43,6 +46,7 @@ constexpr int kMaxWorld = 4;
 // Divides by 1, 2, 3, 4 workers times 4 micro-batches, or by 1 and 2: attention of a test device has a
 // hundred launches a sequence.
 int64_t g_sequences = 48;
+std::string g_only;  // part of the names of the cells to run
 constexpr int64_t kFewSequences = 16;
 constexpr int64_t kSeqLen = 24;
 constexpr int64_t kMemorySlackBytes = int64_t{2} << 20;
@@ -76,7 +80,7 @@ std::string Name(const Cell& cell) {
                                                        " virtual_stages=", cell.virtual_stages));
 }
 
-model::ModelSpec Spec(bool tied) { return equivalence::SmallModel(/*layers=*/3, tied); }
+model::Architecture Spec(bool tied) { return equivalence::SmallModel(/*layers=*/3, tied); }
 
 // What all processes share.
 struct Shared {
@@ -245,7 +249,7 @@ std::vector<Cell> PipelineCellsFor(int world) {
 // has takes turns. Of four ranks two have the same head of keys each.
 std::vector<Cell> TensorCellsFor(int world) {
   std::vector<layout::Mesh> meshes;
-  if (world > 1 && Spec(false).heads % world == 0) meshes.push_back({.tp = world});
+  if (world > 1 && AttentionOf(Spec(false)).heads % world == 0) meshes.push_back({.tp = world});
   if (world == 4) {
     meshes.push_back({.dp_replicate = 2, .tp = 2});
     meshes.push_back({.dp_shard = 2, .tp = 2});
@@ -369,7 +373,7 @@ void RunMutants(const device::Device& device, const Cell& cell, comm::Communicat
     ++g_shared->survivors;
     std::printf("SURVIVED %s: %s\n", Name(cell).c_str(), name.c_str());
   };
-  for (const verify::Exchange& exchange : verify::ExchangesOf(planned, Spec(cell.tied))) {
+  for (const verify::Exchange& exchange : verify::ExchangesOf(planned)) {
     // What tensor parallelism exchanges in a micro-batch stands for the others.
     if (cell.mesh.tp > 1 && exchange.micro_batch > 0) continue;
     // Of long pipelines the first two and the last do; of two workers each has its turn.
@@ -422,21 +426,27 @@ void RunRank(int rank, int world_size, const std::string& plugin, Which which,
     opened->UseNewStream();
   }
   const device::Device& device = opened ? *opened : device::Device::Cpu();
-  auto store = c10::make_intrusive<c10d::FileStore>(store_path, world_size);
-  auto communicator = kOrDie(comm::Communicator::Create(device, store, rank, world_size, absl::Seconds(60)));
-  std::vector<int> everyone;
-  for (int r = 0; r < world_size; ++r) everyone.push_back(r);
-  comm::Group world = communicator->MakeHostGroup(everyone, "world");
-
   if (which == Which::kAll && !device.is_cpu()) which = Which::kHalf;
   std::vector<Cell> cells = CellsFor(world_size, which);
   // A peer waits for a message that nobody here waits for: late streams must be those that compute.
   const char* const late = std::getenv("TRAINCTL_TEST_DEVICE_LATE");
   if (late != nullptr && std::string(late) == "communication")
     std::erase_if(cells, [](const Cell& cell) { return cell.mesh.pp > 1; });
+  std::erase_if(cells, [](const Cell& cell) { return !absl::StrContains(Name(cell), g_only); });
+  // If no cells are left, return before connecting. Otherwise this rank would exit while others still connect
+  // to it.
+  if (cells.empty()) return;
+
+  auto store = c10::make_intrusive<c10d::FileStore>(store_path, world_size);
+  auto communicator = kOrDie(comm::Communicator::Create(device, store, rank, world_size, absl::Seconds(60)));
+  std::vector<int> everyone;
+  for (int r = 0; r < world_size; ++r) everyone.push_back(r);
+  comm::Group world = communicator->MakeHostGroup(everyone, "world");
+
   for (const Cell& cell : cells) {
     RunCell(device, cell, *communicator, world, world_size, nullptr, false, *g_current);
     if (rank != 0) continue;
+    if (!g_only.empty()) std::printf("%s\n", Name(cell).c_str());
     ++g_shared->cells;
     const verify::Outcome& reference = ReferenceOf(cell, world_size);
     const std::vector<model::Parameter> inventory = model::Inventory(Spec(cell.tied));
@@ -514,7 +524,8 @@ int Main(const std::string& plugin, int largest_world, Which which) {
               g_shared->cells.load(), g_shared->failures.load(), g_shared->worst_gradient,
               g_shared->worst_memory);
   std::printf("%d mutants, %d survived\n", g_shared->mutants.load(), g_shared->survivors.load());
-  return bad + g_shared->failures + g_shared->survivors > 0 ? 1 : 0;
+  if (g_shared->cells == 0) std::fprintf(stderr, "no cell's name contains '%s'\n", g_only.c_str());
+  return bad + g_shared->failures + g_shared->survivors > 0 || g_shared->cells == 0 ? 1 : 0;
 }
 
 }  // namespace
@@ -526,6 +537,11 @@ int main(int argc, char** argv) {
     const bool has_workers = argc == 4 && std::string(argv[2]) == "--workers";
     return trainctl::equivalence::RunPairwise(has_workers ? std::atoi(argv[3]) : 8);
   }
+  if (argc > 2 && std::string(argv[1]) == "--only") {
+    trainctl::g_only = argv[2];
+    argc -= 2;
+    argv += 2;
+  }
   const std::string plugin = argc > 1 ? argv[1] : "";
   const std::string which = argc > 3 ? argv[3] : "all";
   const std::map<std::string, trainctl::Which> kinds = {
@@ -534,7 +550,9 @@ int main(int argc, char** argv) {
       {"tensor", trainctl::Which::kTensor}, {"four", trainctl::Which::kFour}};
   const int largest_world = argc > 2 ? std::atoi(argv[2]) : trainctl::kMaxWorld;
   if (largest_world < 1 || largest_world > trainctl::kMaxWorld || kinds.count(which) == 0) {
-    std::fprintf(stderr, "usage: equivalence [PLUGIN [LARGEST_WORLD [races|quick|pipeline|tensor|four]]]\n");
+    std::fprintf(
+        stderr,
+        "usage: equivalence [--only TEXT] [PLUGIN [LARGEST_WORLD [races|quick|pipeline|tensor|four]]]\n");
     return 2;
   }
   return trainctl::Main(plugin, largest_world, kinds.at(which));

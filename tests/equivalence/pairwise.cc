@@ -21,7 +21,7 @@ constexpr int kUpdates = 3;
 constexpr int64_t kMemorySlackBytes = int64_t{2} << 20;
 
 // As many layers as eight stages want.
-model::ModelSpec Spec(bool tied) { return SmallModel(/*layers=*/7, tied); }
+model::Architecture Spec(bool tied) { return SmallModel(/*layers=*/7, tied); }
 
 // One step for each update; of eight parts of the sequences the last has no loss token.
 std::vector<verify::Batch> BatchesOf(bool packed) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "layout/layout.h"
-#include "model/model_spec.h"
+#include "model/architecture.h"
 
 namespace trainctl::equivalence {
 
@@ -28,7 +28,7 @@ struct PairCells {
 };
 
 // On `workers` workers, with `sequences` a step. Pure.
-PairCells CoverPairs(const model::ModelSpec& spec, int workers, int64_t sequences);
+PairCells CoverPairs(const model::Architecture& spec, int workers, int64_t sequences);
 
 // Runs them, and prints one line for each failure and a closing count. Returns the process's exit code.
 int RunPairwise(int workers);

@@ -3,28 +3,28 @@
 #pragma once
 
 #include "layout/layout.h"
-#include "model/model_spec.h"
+#include "model/architecture.h"
 
 namespace trainctl::equivalence {
 
-inline model::ModelSpec SmallModel(int64_t layers, bool tied) {
-  model::ModelSpec spec;
-  spec.layers = layers;
+inline model::Architecture SmallModel(int64_t layers, bool tied) {
+  model::Architecture spec;
+  SetNumLayers(spec, layers);
   spec.hidden = 40;
-  spec.heads = 4;
-  spec.kv_heads = 2;
-  spec.head_dim = 10;
-  spec.ffn = 56;
+  SetEach(spec, &model::Attention::heads, 4);
+  SetEach(spec, &model::Attention::kv_heads, 2);
+  SetEach(spec, &model::Attention::head_dim, 10);
+  SetEach(spec, &model::Mlp::ffn, 56);
   spec.vocab = 211;
   spec.tie_embeddings = tied;
-  spec.qkv_bias = true;
+  SetEach(spec, &model::Attention::qkv_bias, true);
   spec.init_std = 0.1;
   return spec;
 }
 
 // Of each stage about half, and of stages with one layer every other's.
-inline std::vector<int64_t> SomeLayers(const model::ModelSpec& spec, const layout::Layout& layout) {
-  if (layout.mesh.pp == 1) return {spec.layers / 2};
+inline std::vector<int64_t> SomeLayers(const model::Architecture& spec, const layout::Layout& layout) {
+  if (layout.mesh.pp == 1) return {NumLayers(spec) / 2};
   std::vector<int64_t> layers;
   for (const int64_t count : layout.pipeline.stage_layers)
     layers.push_back((count + static_cast<int64_t>(layers.size() % 2)) / 2);

@@ -51,7 +51,7 @@ LAYOUTS = {
 
 
 # Recipes that this version does not run, and why.
-WHAT_IF = "a what-if of another trainer"
+WHAT_IF = "runs of other trainers can only be estimated"
 NOT_RUN = {
     "llama3.1_8b_dp_shard8_cpu.toml": "no layout fits",
     "llama3.1-405b_16384xh100.toml": WHAT_IF,
@@ -85,7 +85,7 @@ def check_launch():
             ended = subprocess.run(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
             assert ended.returncode == code, (ended.returncode, ended.stderr)
             assert os.path.exists(work + "/run") == (code == 0), ended.stderr
-            assert ("WRONG: " if fault else "Right: the gradient of this layout") in ended.stderr, ended.stderr
+            assert ("WRONG: " if fault else "Correct: this layout computes") in ended.stderr, ended.stderr
 
 
 def check_right(sets, workers):
@@ -129,7 +129,7 @@ def main():
             print("%s: ok" % name, flush=True)
         list(pool.map(check_recipe, sorted(glob.glob(RECIPES + "/*.toml") + glob.glob(RECIPES + "/plan/*.toml"))))
     text = subprocess.run([TRAINCTL, "verify", BASE], stdout=subprocess.PIPE, text=True, timeout=120, check=True).stdout
-    assert "Right: the gradient of this layout is that of one process." in text, text
+    assert "Correct: this layout computes the same gradient as one process." in text, text
     check_launch()
     assert planted >= 20 and named >= 18, (planted, named)
     # A plan for many GPUs: each axis is kept, in as few ranks as can be.

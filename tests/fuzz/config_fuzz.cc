@@ -18,7 +18,7 @@ void FuzzOne(const std::string& input) {
   }
   TRAINCTL_CHECK(Validate(model->spec).ok());
   TRAINCTL_CHECK(!model->model_type.empty());
-  const absl::StatusOr<ModelSpec> trained = FromHuggingFaceConfig(input, "config.json");
+  const absl::StatusOr<Architecture> trained = FromHuggingFaceConfig(input, "config.json");
   if (!trained.ok()) return;
   TRAINCTL_CHECK(*trained == model->spec && CheckTrainable(*trained).ok());
   const std::string written = ToHuggingFaceConfig(*trained, DType::kBF16);

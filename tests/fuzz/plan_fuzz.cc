@@ -42,9 +42,9 @@ void CutLayers(recipe::Recipe& recipe) {
       parallel.recomputed_layers.has_value()) {
     return;
   }
-  model::ModelSpec& spec = recipe.model.spec;
-  const int64_t dense_layers = spec.experts.has_value() ? spec.experts->dense_layers : 0;
-  spec.layers = std::min(spec.layers, dense_layers + kLayers);
+  model::Architecture& spec = recipe.model.spec;
+  const int64_t dense_layers = FindExperts(spec) != nullptr ? NumDenseLayers(spec) : 0;
+  SetNumLayers(spec, std::min(NumLayers(spec), dense_layers + kLayers));
 }
 
 void CutSequences(recipe::Recipe& recipe) {
@@ -61,7 +61,7 @@ bool IsSmall(const recipe::LoadedRecipe& loaded) {
   const absl::StatusOr<std::shared_ptr<const cluster::Machine>> machine =
       recipe::MachineOf(loaded.recipe.cluster);
   return !machine.ok() ||
-         (loaded.recipe.model.spec.layers <= kMostLayers && (*machine)->num_gpus() <= kMostDevices);
+         (NumLayers(loaded.recipe.model.spec) <= kMostLayers && (*machine)->num_gpus() <= kMostDevices);
 }
 
 // A plan of our own trainer has a step that is proven, and what is frozen plans to that step.
@@ -69,7 +69,7 @@ void FuzzOurs(recipe::Recipe recipe) {
   CutSequences(recipe);
   const int64_t share =
       recipe.train.batch_sequences / (recipe.cluster.nodes * recipe.cluster.devices_per_node);
-  if (recipe.model.spec.layers > kMostLayers || share > kMostSequences) return;
+  if (NumLayers(recipe.model.spec) > kMostLayers || share > kMostSequences) return;
   cluster::Host host;
   host.memory_available_bytes = int64_t{64} << 30;
   const absl::StatusOr<plan::Plan> plan = planner::MakePlan(recipe, host);
@@ -107,7 +107,7 @@ void FuzzOne(const std::string& input) {
   const std::string fixed = FixedRecipe(*loaded, *plan, plan->chosen);
   absl::StatusOr<recipe::LoadedRecipe> reloaded = Load(fixed);
   TRAINCTL_CHECK_MSG(reloaded.ok(), reloaded.status().ToString(), "\n", fixed);
-  reloaded->recipe.model.spec.layers = loaded->recipe.model.spec.layers;
+  SetNumLayers(reloaded->recipe.model.spec, NumLayers(loaded->recipe.model.spec));
   const absl::StatusOr<ClusterPlan> again = MakeClusterPlan(*reloaded, options);
   TRAINCTL_CHECK_MSG(again.ok(), again.status().ToString(), "\n", fixed);
   TRAINCTL_CHECK_MSG(DescribeLayout(again->chosen.workload) == DescribeLayout(plan->chosen.workload), fixed);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -21,6 +22,7 @@
 #include "plan/plan.h"
 #include "run/attention_choices.h"
 #include "run/grant.h"
+#include "telemetry/log_follower.h"
 #include "telemetry/step_log.h"
 
 namespace trainctl {
@@ -65,9 +67,21 @@ void FuzzBatchJob(const std::string& text) {
   TRAINCTL_CHECK(cluster::FindRecordedJob(text, "/runs/b") == std::nullopt);
 }
 
+void FuzzFollower(const std::string& path) {
+  telemetry::LogFollower follower(path, path);
+  follower.Update();
+  TRAINCTL_CHECK(!follower.Update());
+  for (const auto& [set, losses] : follower.numbers().evaluation) {
+    TRAINCTL_CHECK(losses.last.step <= follower.numbers().step);
+    TRAINCTL_CHECK(!losses.best.has_value() || !(losses.last.loss < losses.best->loss) ||
+                   std::isinf(losses.last.loss));
+  }
+}
+
 void FuzzStepLog(const std::string& folder, int64_t keep, const std::string& text) {
   const std::string path = folder + "/metrics.jsonl";
   TRAINCTL_CHECK(WriteFileAtomic(path, text).ok());
+  FuzzFollower(path);
   {
     auto log = telemetry::StepLog::Open(path, keep);
     if (!log.ok()) {

@@ -1,6 +1,6 @@
 """Puts the table of a kit's results.json into a page, in the place of the one that is there.
 
-    python3 tests/gpu/merge_results.py results/results.json [docs/reference/benchmarks.md]
+    python3 tests/gpu/merge_results.py results/results.json [docs/reference/benchmarks/latest.md]
 
 The page has two lines of comment between which the table lies; see BEGIN and END. Exit 2: no such file, or a page without them.
 """
@@ -13,7 +13,7 @@ import sys
 from kit_report import SCHEMA, table
 
 BEGIN, END = "<!-- results of tests/gpu/run.sh -->", "<!-- end of results -->"
-PAGE = pathlib.Path(__file__).resolve().parent.parent.parent / "docs" / "reference" / "benchmarks.md"
+PAGE = pathlib.Path(__file__).resolve().parent.parent.parent / "docs" / "reference" / "benchmarks" / "latest.md"
 
 
 def merge(report, page):

@@ -32,6 +32,8 @@ def compare(ours, theirs, bounds):
                 differences.append(f"step {a['step']}: {field} {a[field]} against {b[field]}")
         for field, bound in (("loss", bounds.first_loss if i == 0 else bounds.loss),
                              ("grad_norm", bounds.first_norm if i == 0 else bounds.norm)):
+            if a[field] is None and b[field] is None:  # step 0, before training
+                continue
             found = relative(a[field], b[field])
             if field == "loss":
                 worst_loss = max(worst_loss, found)

@@ -130,6 +130,7 @@ def compare_recipe(programs, machine, other, name, pairs):
     run = json.loads(launch.stdout)
     missing = run.pop("missing")
     shown.pop("changes")  # advice of `plan`: a launch makes no use of it
+    shown.pop("data")
     if not set(shown.pop("missing")) <= set(missing):
         fail(name, "launch misses less than plan says: %s" % missing)
     if (launch.returncode == 0) != (not missing):
@@ -160,7 +161,7 @@ def compare_rebuilt(programs, rebuild_step, pairs):
         fail("rebuild", "%d answers to %d plans" % (len(rebuilt), len(pairs)))
     for (name, _, _, expected), hash_ in zip(pairs, rebuilt):
         if hash_ != expected:
-            fail(name, "a worker rebuilds %s, the plan is for %s" % (hash_, expected))
+            fail(name, "a worker rebuilds %s, but the plan is for %s" % (hash_, expected))
 
 
 SMALL = """recipe_version = 1
@@ -237,12 +238,12 @@ def runs(programs, roomy):
         with open(stored, "w") as file:
             file.write(damaged)
         anew = programs.run(roomy, "resume", "run-0", "--dry-run", "--set", "train.steps=9")
-        if anew.returncode != 0 or "planned anew" not in anew.stderr:
+        if anew.returncode != 0 or "computing a new plan" not in anew.stderr:
             fail("run-0", "a plan that does not hold: %d %s" % (anew.returncode, anew.stderr))
     with open(stored, "w") as file:
         file.write(text)
     held = programs.run(roomy, "launch", "small.toml", "--run-dir", "run-0", "--dry-run")
-    if held.returncode != 2 or "already holds a run" not in held.stderr:
+    if held.returncode != 2 or "already contains a run" not in held.stderr:
         fail("run-0", "a dry run into a run's folder: %d %s" % (held.returncode, held.stderr))
     # Another layout is planned when one is asked for.
     changed = programs.run(roomy, "resume", "run-1", "--set", "train.steps=4", "--set", "parallel.zero_stage=0")

@@ -4,7 +4,9 @@
 
 JOB: `models` (by name, fields of LlamaConfig), `seed`, `init_std`, `batches` ([step]["tokens" | "targets"][sequence]
 [position]; a target of -100 does not count) and `optimizer`. Saves a model's first weights in the Hugging Face folder
-NAME/first, the last ones in NAME/last. Prints JSON: by name, each step's loss, and gradient norm before clipping.
+NAME/first, the last ones in NAME/last. `folders` is the job of folder_peer.py, in the same process, since importing
+PyTorch takes longer than either. Prints JSON: `steps` has by name each step's loss, and gradient norm before clipping;
+`folders` what folder_peer.py returns.
 """
 
 import fnmatch
@@ -16,6 +18,7 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
 
+import folder_peer
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.utils import logging
@@ -65,7 +68,7 @@ def main():
         job = json.load(file)
     logging.disable_progress_bar()
     torch.set_num_threads(1)
-    print(json.dumps({name: train(job, name) for name in job["models"]}))
+    print(json.dumps({"steps": {name: train(job, name) for name in job["models"]}, "folders": folder_peer.run(job["folders"])}))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Twenty steps of each kind of layout, held against transformers and torch.optim.AdamW in one process.
+"""Training, eval and generate against transformers and torch.optim.AdamW.
 
     references_test.py TRAINCTL
 
+Twenty steps of each kind of layout against one process of the peer; then loss and greedy text of Hugging Face folders.
 Both begin with the same weights, which transformers made, and read the same tokens; which these are this script works
 out itself, from the documents and docs/guide/data.md. run.sh has the packages.
 """
@@ -67,6 +68,18 @@ LAYOUTS = {
     "tp 2 x pp 2 x ZeRO-1 over 2": dict(workers=8, tp=2, pp=2, dp_shard=2, zero_stage=1, micro_batch=1),
 }
 
+# Folders that transformers writes: Llama 3's, untied and in shards, and Qwen 2's, tied and in bf16.
+FOLDER_CONFIG = {"vocab_size": 320, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+                 "num_key_value_heads": 2, "max_position_embeddings": 128}
+FOLDERS = {
+    "llama": {"class": "Llama", "dtype": "float32", "shard": "40KB",
+              "config": {**FOLDER_CONFIG, "tie_word_embeddings": False, "rms_norm_eps": 1e-5,
+                         "rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0,
+                                             "high_freq_factor": 4.0, "original_max_position_embeddings": 64}}},
+    "qwen2": {"class": "Qwen2", "dtype": "bfloat16", "shard": "1GB", "config": {**FOLDER_CONFIG, "tie_word_embeddings": True}},
+}
+PROMPT, COUNT, FOLDER_LOSS = "a model", 40, 1e-5  # FOLDER_LOSS is absolute
+
 
 def documents():
     """Prompts, which are read but not trained on, and texts: micro-batches have unlike numbers of targets that count."""
@@ -104,11 +117,15 @@ def execute(command, **how):
 
 
 def run_peer(made, stubs):
-    """By model: loss and gradient norm of each step."""
+    """By model: loss and gradient norm of each step; by folder: what folder_peer.py says."""
+    folders = {"models": FOLDERS, "documents": made, "vocab": 320, "init_std": 0.2, "seq_len": SEQ_LEN, "prompt": PROMPT,
+               "count": COUNT}
     with open("job.json", "w", encoding="utf-8") as file:
-        json.dump({"models": MODELS, "seed": 1, "init_std": 0.1, "batches": batches(made), "optimizer": OPTIMIZER}, file)
+        json.dump({"models": MODELS, "seed": 1, "init_std": 0.1, "batches": batches(made), "optimizer": OPTIMIZER,
+                   "folders": folders}, file)
     said = execute([sys.executable, HERE + "/llama_peer.py", "job.json"], env={**os.environ, "LD_LIBRARY_PATH": stubs})
-    return json.loads(said)
+    told = json.loads(said)
+    return told["steps"], told["folders"]
 
 
 def run_layout(name, recipe, layout):
@@ -165,6 +182,31 @@ def check_peer(lines):
         sys.exit("the steps say too little: %s" % lines)
 
 
+def wrong_of_folder(name, peer):
+    """What eval and generate say of a folder and transformers does not, as sentences."""
+    found = []
+
+    def hold_loss(options, loss, tokens):
+        told = json.loads(execute([TRAINCTL, "eval", name, "--data", "documents.jsonl", *options]))
+        own = told["sets"][0]
+        if own["loss_tokens"] != tokens or not abs(own["loss"] - loss) <= FOLDER_LOSS:
+            found.append("eval %s: %.9g of %d tokens, and %.9g of %d by transformers" % (
+                " ".join(options), own["loss"], own["loss_tokens"], loss, tokens))
+        if (told["weights_dtype"], told["compute_dtype"]) != ({"llama": "fp32", "qwen2": "bf16"}[name], "fp32"):
+            found.append("types: %s" % told)
+
+    hold_loss(["--seq-len", str(SEQ_LEN)], peer["loss"], peer["tokens"])
+    hold_loss(["--prompt-field", "prompt"], peer["answer_loss"], peer["answer_tokens"])
+    text = [TRAINCTL, "generate", name, "--prompt", PROMPT, "--temperature", "0", "--json"]
+    if peer["ids"][-1] != peer["last"] or len(peer["ids"]) < 6:
+        found.append("transformers' text says too little: %s" % peer["ids"])
+    for count, ids, end in ((COUNT, peer["ids"][:-1], "end_of_text"), (4, peer["ids"][:4], "max_tokens")):
+        told = json.loads(execute([*text, "--max-tokens", str(count)]))
+        if (told["ids"], told["tokens"], told["end"]) != (ids, len(ids), end):
+            found.append("generate: %s, and %s by transformers" % (told, ids))
+    return found
+
+
 def main():
     site = os.path.dirname(importlib.util.find_spec("torch").submodule_search_locations[0])
     failed = False
@@ -174,7 +216,12 @@ def main():
         made = documents()
         with open("documents.jsonl", "w", encoding="utf-8") as file:
             file.writelines(json.dumps(document) + "\n" for document in made)
-        peers = run_peer(made, folder + "/stubs")
+        peers, folders = run_peer(made, folder + "/stubs")
+        for name, peer in folders.items():
+            found = wrong_of_folder(name, peer)
+            print("folder %s: %s" % (name, "FAILED" if found else "ok (loss %.6f)" % peer["loss"]))
+            print("".join("  %s\n" % sentence for sentence in found), end="")
+            failed = failed or bool(found)
         options = "\n".join("%s = %s" % (key, json.dumps(value)) for key, value in OPTIMIZER.items())
         for model, lines in peers.items():
             check_peer(lines)

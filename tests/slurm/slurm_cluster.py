@@ -69,6 +69,11 @@ class SlurmCluster:
         os.chmod(self.dir + "/munge.key", 0o400)
         with open(self.dir + "/slurm.conf", "w") as file:
             file.write(self._configuration())
+        # GPUs are made up: Slurm gives them to jobs, and nothing can compute on them. It wants a file for each.
+        for gpu in range(2):
+            open("%s/gpu%d" % (self.dir, gpu), "w").close()
+        with open(self.dir + "/gres.conf", "w") as file:
+            file.write("Name=gpu File=%s/gpu[0-1]\n" % self.dir)
         # Below two switches in turn, so that neighbours by name are none in the network.
         with open(self.dir + "/topology.conf", "w") as file:
             file.write("SwitchName=odd Nodes=%s\nSwitchName=even Nodes=%s\nSwitchName=top Switches=odd,even\n"
@@ -102,10 +107,10 @@ class SlurmCluster:
             "SlurmctldLogFile=%s/slurmctld.log" % self.dir, "SlurmdLogFile=%s/slurmd-%%n.log" % self.dir,
             "ProctrackType=proctrack/linuxproc", "SelectType=select/cons_tres", "SelectTypeParameters=CR_Core",
             "ReturnToService=1", "SlurmdParameters=config_overrides",
-            "SchedulerParameters=batch_sched_delay=0,sched_interval=1", "TopologyPlugin=topology/tree",
+            "GresTypes=gpu", "SchedulerParameters=batch_sched_delay=0,sched_interval=1", "TopologyPlugin=topology/tree",
         ]
         for node, port in zip(self.nodes, ports):
-            lines.append("NodeName=%s NodeHostname=localhost NodeAddr=127.0.0.1 Port=%d CPUs=2 State=UNKNOWN" % (node, port))
+            lines.append("NodeName=%s NodeHostname=localhost NodeAddr=127.0.0.1 Port=%d CPUs=2 Gres=gpu:2 State=UNKNOWN" % (node, port))
         # The first one is the default, and makes room for what is urgent.
         first = next(iter(self.partitions))
         lines += ["PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE"]

@@ -5,9 +5,11 @@
 
 Skipped (exit code 77) where Slurm is not installed or does not start.
 """
+import contextlib
 import glob
 import json
 import os
+import pty
 import random
 import re
 import signal
@@ -58,9 +60,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 
 def advised_script():
-    """The one of docs/guide/resume.md: one command for every start, and back into the queue after a save."""
-    with open(ROOT + "/docs/guide/resume.md", encoding="utf-8") as page:
-        script = page.read().split("Under Slurm", 1)[1].split("```bash\n", 1)[1].split("```", 1)[0]
+    """The one of docs/guide/slurm.md: one command for every start, and back into the queue after a save."""
+    with open(ROOT + "/docs/guide/slurm.md", encoding="utf-8") as page:
+        script = page.read().split("## Your own script on one node", 1)[1].split("```bash\n", 1)[1].split("```", 1)[0]
     return script.replace("#SBATCH", "#SBATCH --output=job.out\n#SBATCH", 1).replace("trainctl launch", TRAINCTL + " launch", 1)
 
 
@@ -235,7 +237,7 @@ touch done
     with open(c.dir + "/doctor.json") as file:
         findings = {finding["name"]: finding for finding in json.load(file)["findings"]}
     found = findings.get("batch job", {})
-    c.expect("; this is n" in found.get("value", "") and "cluster.nodes = 3" in found.get("advice", ""), findings)
+    c.expect("; this node is n" in found.get("value", "") and "cluster.nodes = 3" in found.get("advice", ""), findings)
 
 
 @case
@@ -255,8 +257,69 @@ echo "code $?" > done
         expected, seen = one.read(), two.read()
     c.expect(expected == seen and expected.count("\n") == 5, "not the same:", expected, seen, c.output())
     with open(c.dir + "/done") as done:
-        c.expect(done.read() == "code 5\n" and "ask it for --nodes=4" in c.output(), c.output())
+        c.expect(done.read() == "code 5\n" and "request --nodes=4" in c.output(), c.output())
     c.expect(status(c, "two")["nodes"] == ["n1", "n3"], status(c, "two"))
+
+
+@case
+def a_shell_of_srun_launches_on_the_whole_allocation(c):
+    """`srun --pty bash` is a step of one task on one node; what is typed there inherits the task's variables."""
+    script = """env | grep ^SLURM_ | sort > variables
+%s launch recipe.toml --run-dir two --set cluster.nodes=2 --set launch.backend=slurm --set train.steps=5
+echo "code $?" > two.done
+%s launch recipe.toml --run-dir one --set train.steps=5
+echo "code $?" > one.done
+""" % (TRAINCTL, TRAINCTL)
+    with open(c.dir + "/typed.sh", "w") as file:
+        file.write(script)
+    ours, theirs = pty.openpty()
+    # salloc wants a terminal that controls it.
+    command = ["setsid", "--ctty", "--wait", "salloc", "--nodes=2", "--ntasks-per-node=2", "--cpus-per-task=1",
+               "srun", "--nodes=1", "--ntasks=1", "--cpus-per-task=1", "--pty", "bash", "typed.sh"]
+    shell = subprocess.Popen(command, cwd=c.dir, env=c.slurm.env, stdin=theirs, stdout=theirs, stderr=theirs,
+                             start_new_session=True)
+    os.close(theirs)
+    too_long = threading.Timer(PATIENCE, shell.kill)
+    too_long.start()
+    said = b""
+    with contextlib.suppress(OSError):  # the terminal closes
+        while piece := os.read(ours, 65536):
+            said += piece
+    os.close(ours)
+    shell.wait(PATIENCE)
+    too_long.cancel()
+    said = said.decode(errors="replace")
+    for name in ("one", "two"):
+        with contextlib.suppress(OSError), open(c.dir + "/%s.done" % name) as done:
+            c.expect(done.read() == "code 0\n", name, said)
+            continue
+        c.expect(False, name, "has not ended", said)
+    with open(c.dir + "/variables") as file:
+        variables = dict(line.rstrip("\n").split("=", 1) for line in file if "=" in line)
+    c.expect(variables.get("SLURM_STEP_NUM_TASKS") == "1", "not a step of one task", variables)
+    report = status(c, "two")
+    c.expect(len(report["nodes"]) == 2, report)
+    with open(c.dir + "/two/metrics.jsonl") as two:
+        c.expect(two.read().count("\n") == 5, said)
+
+
+@case
+def agents_get_all_gpus_that_a_run_uses(c):
+    """However the job asked for them: left to itself Slurm gives a step of one task per node the GPUs of one task."""
+    recipe = c.dir + "/gpu.toml"
+    with open(recipe, "w") as file:
+        file.write((RECIPE % 5).replace("[cluster]", '[cluster]\ndevice = "h100"\nnodes = 2') + '[launch]\nbackend = "slurm"\n')
+    for options in (["--gpus-per-task=1", "--ntasks-per-node=2"], ["--gpus=4"], ["--gres=gpu:2", "--mem-per-cpu=100"]):
+        # The command that a dry run prints, with another program in the agent's place.
+        c.run("sbatch", "--wait", "--nodes=2", "--output=gpu.out", *options, "--wrap", """
+%s launch %s --dry-run 2> said
+for name in $(env | grep -oE '^SLURM_(MEM|GPUS?|CPUS|TRES)_PER_[A-Z]+|^SLURM_GPUS='); do unset ${name%%=}; done
+command=$(grep -o 'srun .*' said | sed "s, agent --invitations.*,,; s,[^ ]*trainctl$,env,")
+$command
+""" % (TRAINCTL, recipe))
+        with open(c.dir + "/gpu.out") as file, open(c.dir + "/said") as said:
+            output = file.read()
+            c.expect(output.count("SLURM_GPUS_ON_NODE=2\n") == 2, options, output, said.read())
 
 
 @case
@@ -331,7 +394,7 @@ def submit(c, *arguments, nodes=2, options=(), save_before="60s", partition="all
     with open(c.dir + "/several.toml", "w") as recipe:
         recipe.write(text + SUBMITTED % (", ".join('"%s"' % option for option in options), save_before))
     result = c.run(TRAINCTL, "launch", "several.toml", "--run-dir", "run", *arguments)
-    job = re.search(r"submitted as job (\d+) of Slurm: ", result.stdout)
+    job = re.search(r"submitted as Slurm job (\d+): ", result.stdout)
     if result.returncode != 0 or job is None:
         raise RuntimeError("not submitted, code %d: %s" % (result.returncode, result.stdout))
     return job.group(1)
@@ -385,11 +448,11 @@ def a_run_is_submitted_and_goes_on_after_a_warning(c):
     expected = straight(c, 40)
     job = submit(c, "--set", "train.steps=40", "--stop-after", "30")
     again = c.run(TRAINCTL, "launch", "several.toml", "--run-dir", "run", "--or-resume")
-    c.expect(again.returncode == 2 and "is job %s of Slurm already" % job in again.stdout, again.stdout)
+    c.expect(again.returncode == 2 and "is already Slurm job %s" % job in again.stdout, again.stdout)
     c.wait("the first step", lambda: c.step() > 0)
     c.run("scancel", "--batch", "--signal=USR1", job)  # as --signal=B:USR1@SECONDS does
     start_next(c, job)
-    c.expect("stopped after saving step" in c.output() and "job %s of Slurm goes back into the queue" % job in c.output(),
+    c.expect("stopped after saving step" in c.output() and "Slurm job %s is requeued" % job in c.output(),
              c.output())
     c.expect(end_of(c, job) == ("FAILED", "75:0"), c.slurm.job(job), c.output())  # --stop-after
     # A resume is a job of its own.
@@ -439,7 +502,7 @@ def a_job_that_cannot_come_back_is_followed_by_another(c):
 def jobs_that_cannot_launch_are_followed_by_a_few(c):
     """Each fails before there is a worker; the last says that no other follows."""
     job = submit(c, "--set", 'launch.interface="nowhere0"', options=["--no-requeue"])
-    c.wait("the last job", lambda: "does not go back into the queue: the last 3 launches have saved no checkpoint" in c.output())
+    c.wait("the last job", lambda: "is not requeued: the last 3 launches saved no checkpoint" in c.output())
     last = status(c)["batch_job"]["id"]
     c.expect(int(last) == int(job) + 2, job, last, c.output())
     c.expect(end_of(c, last) == ("FAILED", "5:0"), c.slurm.job(last))
@@ -469,9 +532,9 @@ def a_job_that_waits_is_taken_out_of_the_queue(c):
     job = submit(c, options=["--begin=now+1hour"])
     c.expect(status(c)["status"] == "queued", status(c))
     shown = c.run(TRAINCTL, "status", "run").stdout
-    c.expect("job         %s of Slurm: PENDING" % job in shown, shown)
+    c.expect("job         %s in Slurm: PENDING" % job in shown, shown)
     stopped = c.run(TRAINCTL, "stop", "run")
-    c.expect("job %s of Slurm is cancelled" % job in stopped.stdout, stopped.stdout)
+    c.expect("canceled Slurm job %s" % job in stopped.stdout, stopped.stdout)
     c.expect(end_of(c, job)[0] == "CANCELLED", c.slurm.job(job))
     # What is submitted is what a dry run prints, and Slurm takes it as it is.
     printed = subprocess.run([TRAINCTL, "launch", "several.toml", "--run-dir", "run", "--dry-run"], cwd=c.dir, env=c.slurm.env,

@@ -46,7 +46,7 @@ class Run:
                                                 "world_size": 1, "pid": 1}) + "\n" +
                    json.dumps({"v": 1, "time": "2026-01-02T04:04:05.5Z", "event": "end", "status": "finished"}) + "\n")
         rng = random.Random(3)
-        metrics, timings = [{"step": 0, "loss": 0, "eval": {"held-out": 5.55}}], []
+        metrics, timings = [{"step": 0, "loss": None, "eval": {"held-out": 5.55}}], []
         for step in range(1, steps + 1):
             metrics.append({"step": step, "loss": rng.uniform(1, 9), "grad_norm": rng.uniform(0, 1e-7), "lr": 3e-4 / step,
                             "tokens": step * 4096, "batch_hash": "00ff"})

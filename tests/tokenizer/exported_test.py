@@ -134,6 +134,23 @@ def of_a_tokenizer_alone():
     check("end", (tokenizer.eos_token, tokenizer.eos_token_id), ("<|endoftext|>", AutoConfig.from_pretrained(folder).eos_token_id))
 
 
+def of_qwen2_with_another_pre_tokenizer():
+    """AutoTokenizer cuts as Qwen does, whatever the file says; export says so, and what loads the tokenizer as it is."""
+    os.mkdir("qwen2")
+    qwen2 = {**CONFIG, "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2"}
+    with open("qwen2/config.json", "w", encoding="utf-8") as file:
+        json.dump(qwen2, file)
+    train("qwen2-run", 'from = "qwen2"', "own.json")
+    said = subprocess.run([TRAINCTL, "checkpoint", "export", "qwen2-run", "--out", "qwen2-model"], stderr=subprocess.PIPE,
+                          stdout=subprocess.DEVNULL, text=True).stderr
+    check("note of export\n" + said, "PreTrainedTokenizerFast.from_pretrained" in said, True)
+    auto, own = (kind.from_pretrained("qwen2-model") for kind in (AutoTokenizer, PreTrainedTokenizerFast))
+    digits = "in 2024 and 2025"
+    ours = subprocess.run([TRAINCTL, "tokenizer", "encode", "own.json"], input=digits, stdout=subprocess.PIPE, text=True).stdout
+    check("ids of a text", own(digits)["input_ids"], [int(word) for word in ours.split()])
+    check("pre-tokenizers differ", str(auto.backend_tokenizer.pre_tokenizer) != str(own.backend_tokenizer.pre_tokenizer), True)
+
+
 def of_bytes():
     train("bytes", 'preset = "toy-1m"\nvocab = 256', "byte")
     config = AutoConfig.from_pretrained(export("bytes"))
@@ -164,10 +181,17 @@ def of_the_end_that_was_trained():
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         check(launched.stdout, launched.returncode, 0)
         check("note about the end\n" + launched.stdout, "but eos_token_id of the model is 301" in launched.stdout, bool(end))
-        check("note about samples", "8 documents placed whole; none is longer than 32 tokens" in launched.stdout, True)
+        check("note about samples", "8 documents packed whole; none is longer than 32 tokens" in launched.stdout, True)
         folder = export("answers" + end[2:5])
         for found in (AutoConfig.from_pretrained(folder).eos_token_id, GenerationConfig.from_pretrained(folder).eos_token_id):
             check("eos_token_id", found if isinstance(found, list) else [found], wanted)
+    shutil.copytree("chat", "other")
+    edit("other/tokenizer_config.json", lambda config: config.update(eos_token="<|endoftext|>"))
+    trainctl("data", "prepare", "answers.jsonl", "--tokenizer", "other", "--end-of-document", "--out", "ended")
+    said = subprocess.run([TRAINCTL, "launch", "chat.toml", "--dry-run", "--set", "data.train=[{files=['%s/ended.bin']}]" % os.getcwd()],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
+    check("note about prepared data\n" + said,
+          "ended.bin end with <|endoftext|> (0), but the model ends a text with <|im_end|> (301)" in said, True)
 
 
 def edit(path, change):
@@ -184,7 +208,7 @@ def main():
         with open("text.txt", "w", encoding="utf-8") as file:
             file.write(TEXT * 200)
         trainctl("tokenizer", "train", "text.txt", "--vocab", "300", "--out", "own.json")
-        for case in (of_a_folder_that_is_gone, of_a_tokenizer_alone, of_bytes, of_the_end_that_was_trained):
+        for case in (of_a_folder_that_is_gone, of_a_tokenizer_alone, of_qwen2_with_another_pre_tokenizer, of_bytes, of_the_end_that_was_trained):
             case()
             print("ok", case.__name__)
 

@@ -81,7 +81,7 @@ class LockOpenFile : public testing::Test {
 TEST_F(LockOpenFile, OneOpenFileAtATimeHasAnExclusiveLock) { ExpectExclusion(SystemLockCalls()); }
 
 TEST_F(LockOpenFile, AFileSystemWithoutFlockTakesTheOtherKind) {
-  for (const int error : {ENOSYS, EOPNOTSUPP, ENOTSUP, ENOLCK}) {
+  for (const int error : {ENOSYS, EOPNOTSUPP, ENOTSUP, ENOLCK, EINVAL, EPERM}) {
     flock_error = error;
     SCOPED_TRACE(error);
     ExpectExclusion(WithoutFlock());
@@ -106,7 +106,7 @@ TEST_F(LockOpenFile, TheOtherKindExcludesOtherProcesses) {
 
 TEST_F(LockOpenFile, AFileSystemWithoutLocksIsAnEnvironmentErrorThatSaysWhatToDo) {
   flock_error = ENOSYS;
-  for (const int error : {ENOSYS, EOPNOTSUPP, ENOLCK}) {
+  for (const int error : {ENOSYS, EOPNOTSUPP, ENOLCK, EINVAL, EPERM, EIO}) {
     range_error = error;
     const absl::Status status =
         TryLockOpenFile(0, LockKind::kExclusive, "runs/a/lock", WithoutLocks()).status();
@@ -119,8 +119,11 @@ TEST_F(LockOpenFile, AFileSystemWithoutLocksIsAnEnvironmentErrorThatSaysWhatToDo
 
 TEST_F(LockOpenFile, OtherFailuresOfFlockDoNotChangeTheKind) {
   flock_error = EIO;
-  EXPECT_EQ(ExitCodeFor(TryLockOpenFile(0, LockKind::kExclusive, "f", WithoutFlock()).status()),
-            ExitCode::kEnvironment);
+  const absl::Status status = TryLockOpenFile(0, LockKind::kExclusive, "f", WithoutFlock()).status();
+  EXPECT_EQ(ExitCodeFor(status), ExitCode::kEnvironment);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("cannot lock f: the file locks of its file system fail (Input/output error)"),
+                    HasSubstr("--run-dir")));
   flock_error = EWOULDBLOCK;
   EXPECT_FALSE(Lock(0, LockKind::kExclusive, WithoutFlock()));
 }

@@ -153,7 +153,7 @@ TEST(CheckpointDamage, ANewerFormatIsRefusedAndNotPassedOver) {
   const auto found = FindNewestGood(folder.path(), &warnings);
   EXPECT_EQ(ExitCodeFor(found.status()), ExitCode::kEnvironment);
   EXPECT_THAT(std::string(found.status().message()),
-              HasSubstr("format trainctl.checkpoint.v3, newer than trainctl.checkpoint.v2"));
+              HasSubstr("format trainctl.checkpoint.v3, which is newer than trainctl.checkpoint.v2"));
   EXPECT_TRUE(ApplyRetention(folder.path(), {1, 0}).ok());
   EXPECT_EQ(ListCheckpoints(folder.path())->size(), 2u) << "retention removed what it cannot judge";
 }
@@ -194,7 +194,7 @@ TEST_F(FallBack, FlippedBit) {
 TEST_F(FallBack, TruncatedRankFile) {
   const std::string file = newest_ + "/rank-00000.safetensors";
   ASSERT_EQ(::truncate(file.c_str(), *FileBytes(file) - 1), 0);
-  ExpectFallsBackTo(20, "rank-00000.safetensors: damaged: has");
+  ExpectFallsBackTo(20, "rank-00000.safetensors: damaged: it has");
 }
 
 TEST_F(FallBack, MissingRankFile) {
@@ -204,7 +204,7 @@ TEST_F(FallBack, MissingRankFile) {
 
 TEST_F(FallBack, MissingManifest) {
   ASSERT_EQ(::unlink((newest_ + "/manifest.json").c_str()), 0);
-  ExpectFallsBackTo(20, "it has no manifest.json");
+  ExpectFallsBackTo(20, "it does not contain manifest.json");
 }
 
 TEST_F(FallBack, EmptyManifest) {
@@ -215,7 +215,7 @@ TEST_F(FallBack, EmptyManifest) {
 TEST_F(FallBack, ACheckpointUnderAnotherStepsName) {
   ASSERT_TRUE(RemoveAll(newest_).ok());
   ASSERT_EQ(::rename(StepPath(folder_.path(), 10).c_str(), newest_.c_str()), 0);
-  ExpectFallsBackTo(20, "holds step 10, not 30");
+  ExpectFallsBackTo(20, "contains step 10, not 30");
 }
 
 TEST_F(FallBack, AllDamagedIsAnErrorThatSaysWhy) {
@@ -323,8 +323,8 @@ TEST(CheckpointManifest, SealedNonsenseIsRefused) {
   };
   refuses("x", "not valid JSON");
   refuses("[1", "not valid JSON");
-  refuses(R"({"format":"other.v1")", "not a checkpoint's");
-  refuses(R"({"format":"trainctl.checkpoint.v0")", "not a checkpoint's");
+  refuses(R"({"format":"other.v1")", "not a checkpoint format");
+  refuses(R"({"format":"trainctl.checkpoint.v0")", "not a checkpoint format");
   refuses(head + file("../../etc/passwd", 108, 8, 4096, 1) + "\"tensors\":[]", "should be 'rank-00000");
   refuses(head + file("rank-00000.safetensors", 108, 8, 0, 1) + "\"tensors\":[]", "chunk_bytes 0");
   refuses(head + file("rank-00000.safetensors", 108, 8, 5000, 1) + "\"tensors\":[]", "chunk_bytes 5000");
@@ -341,9 +341,9 @@ TEST(CheckpointManifest, SealedNonsenseIsRefused) {
   refuses(with(tensor("[25]", "[[0,4,[[0,25]]]]")), "do not lie within the 100 data bytes");
   refuses(with(tensor("[25]", "[[0,9223372036854775804,[[0,25]]]]")), "do not lie within");
   refuses(with(tensor("[24]", "[[0,2,[[0,24]]]]")), "do not lie within");
-  refuses(with(tensor("[25]", "[[0,0,[[0,10]]]]")), "pieces hold 10 of its 25 elements");
+  refuses(with(tensor("[25]", "[[0,0,[[0,10]]]]")), "the pieces cover 10 of its 25 elements");
   refuses(with(tensor("[25]", "[[0,0,[[0,10]]],[0,36,[[9,25]]]]")), "exactly once");
-  refuses(with(tensor("[25]", "[[0,0,[[1,25]]]]")), "pieces hold 24 of its 25 elements");
+  refuses(with(tensor("[25]", "[[0,0,[[1,25]]]]")), "the pieces cover 24 of its 25 elements");
   refuses(with(tensor("[10]", "[[0,0,[[0,25]]]]")), "[0:25] does not lie within [10]");
   refuses(with(tensor("[10]", "[[0,0,[[5,4]]]]")), "[5:4] does not lie within [10]");
   refuses(with(tensor("[5,5]", "[[0,0,[[0,25]]]]")), "[0:25] does not lie within [5, 5]");
@@ -352,7 +352,7 @@ TEST(CheckpointManifest, SealedNonsenseIsRefused) {
   refuses(with(tensor("[5,4]", "[[0,0,[[0,3],[0,4]]],[0,0,[[2,4],[0,4]]]]")),
           "(at [0:3, 0:4] and [2:4, 0:4])");
   refuses(with(tensor("[25]", "[[0,0,[[-1,25]]]]")), "other than whole numbers");
-  refuses(with(tensor("[25]", "[[0,0,[[0,25,1]]]]")), "not made of 2 numbers");
+  refuses(with(tensor("[25]", "[[0,0,[[0,25,1]]]]")), "does not consist of 2 numbers");
   refuses(with(tensor("[25]", "[[0,0]]")), "a piece is not [file, offset_bytes, box]");
   refuses(with(tensor("[25]", "[[0,0,25]]")), "a piece has no box");
   refuses(

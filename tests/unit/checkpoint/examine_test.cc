@@ -90,9 +90,9 @@ TEST_F(ExamineTest, EveryoneSaysTheSameOfACheckpointThatIsNotOne) {
       {[&](const std::string& path) {  // step 8 under another step's name
          ASSERT_EQ(::rename(newest_.c_str(), path.c_str()), 0);
        },
-       Condition::kDamaged, "holds step 8, not 12"},
+       Condition::kDamaged, "contains step 8, not 12"},
       {[](const std::string& path) { ASSERT_TRUE(MakeDirs(path).ok()); }, Condition::kDamaged,
-       "it has no manifest.json"},
+       "it does not contain manifest.json"},
       {[&](const std::string& path) {
          ASSERT_TRUE(Save(elsewhere, 12, TwoRanks(), 12).ok());
          ASSERT_EQ(::symlink(StepPath(elsewhere, 12).c_str(), path.c_str()), 0);
@@ -189,7 +189,7 @@ TEST_F(ExamineTest, WeightsThatAreNotFiniteAreNamedAndNeverGood) {
       EXPECT_EQ(ExitCodeFor(examined.status), ExitCode::kBadData);
       std::vector<std::string> warnings;
       EXPECT_EQ(FindNewestGood(root_, &warnings)->step, 8);
-      EXPECT_THAT(warnings, ElementsAre(HasSubstr("step 12 is non-finite and was passed over")));
+      EXPECT_THAT(warnings, ElementsAre(HasSubstr("step 12 is non-finite and was skipped")));
     }
   }
   ASSERT_TRUE(SaveWith(root_, 12, "optimizer.exp_avg/norm.weight", 1, INFINITY).ok());

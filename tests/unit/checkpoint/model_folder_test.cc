@@ -9,7 +9,10 @@
 #include <cstring>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "checkpoint/model_weights.h"
+#include "checkpoint/odd_weights.h"
 #include "tests/unit/checkpoint/checkpoint_test_util.h"
 
 namespace trainctl::checkpoint {
@@ -18,6 +21,7 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 // A file written by the reference library (PyPI safetensors 0.8.0): safetensors.numpy.save({"b.weight":
 // arange(6, float32).reshape(2, 3), "a.weight": arange(3, float16), "c": [7, -1] int64, "d": [True, False],
@@ -184,12 +188,12 @@ TEST(ModelFolder, AFailureWhileWritingLeavesNoFile) {
 TEST(ModelFolder, DamagedFoldersAreRefusedByName) {
   TempFolder temp;
   const std::string index = temp.path() + "/model.safetensors.index.json";
-  EXPECT_THAT(AbsenceOf(temp.path()), HasSubstr("has neither model.safetensors nor"));
-  EXPECT_THAT(AbsenceOf(temp.path() + "/none"), HasSubstr("has neither"));
+  EXPECT_THAT(AbsenceOf(temp.path()), HasSubstr("contains neither model.safetensors nor"));
+  EXPECT_THAT(AbsenceOf(temp.path() + "/none"), HasSubstr("contains neither"));
   for (const char* bad :
        {"../secret.safetensors", "/etc/passwd", "", "..", ".hidden", "a/b.safetensors", "a\\u0000b"}) {
     WriteOrDie(index, absl::StrCat(R"({"weight_map":{"w":")", bad, R"("}})"));
-    EXPECT_THAT(RefusalOf(temp.path()), HasSubstr("is not the name of a file in this folder")) << bad;
+    EXPECT_THAT(RefusalOf(temp.path()), HasSubstr("is not a plain file name")) << bad;
   }
   WriteOrDie(index, R"({"weight_map":{"w":"model-00001-of-00001.safetensors"}})");
   EXPECT_THAT(AbsenceOf(temp.path()), HasSubstr("shard model-00001-of-00001.safetensors"));
@@ -246,11 +250,12 @@ TEST(ModelFolder, AFileThatShrinksAfterOpenIsNoticed) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("'d'"));
 }
 
-model::ModelSpec TinySpec() {
-  return {.layers = 1, .hidden = 4, .ffn = 6, .heads = 2, .kv_heads = 2, .head_dim = 2, .vocab = 8};
+model::Architecture TinySpec() {
+  return model::LlamaOf(
+      {.layers = 1, .hidden = 4, .ffn = 6, .heads = 2, .kv_heads = 2, .head_dim = 2, .vocab = 8});
 }
 
-std::vector<ModelTensorSpec> TensorsOf(const model::ModelSpec& spec, DType dtype) {
+std::vector<ModelTensorSpec> TensorsOf(const model::Architecture& spec, DType dtype) {
   std::vector<ModelTensorSpec> tensors;
   for (const model::Parameter& parameter : model::Inventory(spec))
     tensors.push_back({parameter.name, dtype, parameter.shape});
@@ -284,19 +289,19 @@ TEST(ModelWeights, EveryTensorIsHeldAgainstTheModel) {
   EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData);
   EXPECT_THAT(
       std::string(status.message()),
-      AllOf(HasSubstr("4 tensors"), HasSubstr("\n  model.embed_tokens.weight is I32; F32, BF16 and F16"),
-            HasSubstr("\n  model.layers.0.input_layernorm.weight is [5]; the model's is [4]"),
-            HasSubstr("\n  the model has no place for lm_head.bias"),
+      AllOf(HasSubstr("4 tensors"), HasSubstr("\n  model.embed_tokens.weight is I32; only F32, BF16 and F16"),
+            HasSubstr("\n  model.layers.0.input_layernorm.weight is [5], but the model's is [4]"),
+            HasSubstr("\n  the model has no parameter lm_head.bias"),
             HasSubstr("\n  lm_head.weight is missing")));
   // Of another model nearly all are wrong.
-  model::ModelSpec wider = TinySpec();
+  model::Architecture wider = TinySpec();
   wider.hidden = 8;
   EXPECT_THAT(std::string(CheckOf(TensorsOf(wider, DType::kF32)).message()), HasSubstr("\n  ... and "));
 }
 
 // transformers may write either name of a tied matrix, and keeps a head of its own where it differs.
 TEST(ModelWeights, ATiedEmbeddingMayHaveEitherNameButNotTwoValues) {
-  model::ModelSpec spec = TinySpec();
+  model::Architecture spec = TinySpec();
   spec.tie_embeddings = true;
   std::vector<ModelTensorSpec> tensors = TensorsOf(spec, DType::kBF16);
   ASSERT_EQ(tensors[0].name, "model.embed_tokens.weight");
@@ -315,10 +320,93 @@ TEST(ModelWeights, ATiedEmbeddingMayHaveEitherNameButNotTwoValues) {
   EXPECT_TRUE(check(std::byte{1}).ok()) << check(std::byte{1});
   const absl::Status other = check(std::byte{2});
   EXPECT_EQ(ExitCodeFor(other), ExitCode::kBadData);
-  EXPECT_THAT(std::string(other.message()), AllOf(HasSubstr("lm_head.weight is another matrix"),
-                                                  HasSubstr("model.tie_embeddings = false")));
+  EXPECT_THAT(std::string(other.message()),
+              AllOf(HasSubstr("lm_head.weight differs from"), HasSubstr("model.tie_embeddings = false")));
   tensors.erase(tensors.begin());
   EXPECT_TRUE(check(std::byte{2}).ok()) << "the head alone is the embedding: " << check(std::byte{2});
+}
+
+// The head and the embedding have different types, so their bytes differ even if their values are equal.
+TEST(ModelWeights, ATiedEmbeddingMayHaveTheSameValuesInTwoTypes) {
+  model::Architecture spec = TinySpec();
+  spec.tie_embeddings = true;
+  std::vector<ModelTensorSpec> tensors = TensorsOf(spec, DType::kF32);
+  tensors.push_back({"lm_head.weight", DType::kBF16, tensors[0].shape});
+  for (const uint32_t bits : {0x3fc00000, 0x3fc00001}) {  // 1.5, and the next float, not a BF16 value
+    TempFolder temp;
+    const auto read = [&](const ModelTensorSpec& tensor, int64_t, absl::Span<std::byte> bytes) {
+      const uint16_t upper = 0x3fc0;
+      std::fill(bytes.begin(), bytes.end(), std::byte{0});
+      if (tensor.name == "lm_head.weight") std::memcpy(bytes.data(), &upper, sizeof upper);
+      if (tensor.name == "model.embed_tokens.weight") std::memcpy(bytes.data(), &bits, sizeof bits);
+      return absl::OkStatus();
+    };
+    ASSERT_TRUE(WriteModelFolder(temp.path(), tensors, read, 1 << 20).ok());
+    EXPECT_EQ(CheckModelFolder(temp.path(), spec).ok(), bits == 0x3fc00000);
+  }
+}
+
+TEST(ModelWeights, WhatTransformersLeavesOutOrRenamesIsAccepted) {
+  // A folder saved from the base model, in which names do not begin with "model.".
+  std::vector<ModelTensorSpec> tensors = TensorsOf(TinySpec(), DType::kF32);
+  for (ModelTensorSpec& tensor : tensors) tensor.name = std::string(absl::StripPrefix(tensor.name, "model."));
+  tensors.push_back({"rotary_emb.inv_freq", DType::kF32, {1}});
+  EXPECT_TRUE(CheckOf(tensors).ok()) << CheckOf(tensors);
+  TempFolder base;
+  const auto zeros = [](const ModelTensorSpec&, int64_t, absl::Span<std::byte> bytes) {
+    std::fill(bytes.begin(), bytes.end(), std::byte{0});
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(WriteModelFolder(base.path(), tensors, zeros, 1 << 20).ok());
+  const ModelFolder folder = *ModelFolder::Open(base.path());
+  EXPECT_EQ(WeightsOf(folder, "model.norm.weight").name, "norm.weight");
+  EXPECT_EQ(WeightsOf(folder, "lm_head.weight").name, "lm_head.weight");
+  tensors.push_back({"model.norm.weight", DType::kF32, {4}});
+  EXPECT_THAT(std::string(CheckOf(tensors).message()), HasSubstr("the model has no parameter norm.weight"));
+
+  const std::string attention = "model.layers.0.self_attn.";
+  const std::vector<ModelTensorSpec> harmless = {{attention + "rotary_emb.cos_cached", DType::kF32, {8, 2}},
+                                                 {attention + "rotary_emb.sin_cached", DType::kF16, {8, 2}},
+                                                 {attention + "masked_bias", DType::kF32, {1}},
+                                                 {attention + "bias", DType::kBool, {1, 1, 4, 4}},
+                                                 {"lm_head.bias", DType::kF32, {8}},
+                                                 {attention + "q_proj.bias", DType::kBF16, {4}},
+                                                 {"model.lm_head.weight", DType::kBF16, {8, 4}}};
+  tensors = TensorsOf(TinySpec(), DType::kF32);
+  tensors.insert(tensors.end(), harmless.begin(), harmless.end());
+  std::string not_zero;
+  const auto check = [&](std::vector<std::string>* unused) {
+    TempFolder temp;
+    const auto read = [&](const ModelTensorSpec& tensor, int64_t, absl::Span<std::byte> bytes) {
+      std::fill(bytes.begin(), bytes.end(), std::byte{0});
+      bytes.back() = std::byte(tensor.name == not_zero ? 0x3f : 0x80);  // otherwise the sign of -0
+      return absl::OkStatus();
+    };
+    EXPECT_TRUE(WriteModelFolder(temp.path(), tensors, read, 1 << 20).ok());
+    return CheckModelFolder(temp.path(), TinySpec(), unused);
+  };
+  std::vector<std::string> unused;
+  EXPECT_TRUE(check(&unused).ok()) << check(&unused);
+  EXPECT_EQ(unused.size(), harmless.size());
+  for (const char* name : {"lm_head.bias", "model.layers.0.self_attn.q_proj.bias"}) {
+    not_zero = name;
+    EXPECT_THAT(std::string(check(nullptr).message()),
+                HasSubstr(absl::StrCat("no parameter ", name, ", whose values are not all zero")));
+  }
+  not_zero = "model.lm_head.weight";
+  EXPECT_THAT(std::string(check(nullptr).message()),
+              HasSubstr("model.lm_head.weight, which differs from lm_head.weight"));
+}
+
+TEST(ModelWeights, NamesFromAWrapperAreRefusedWithWhatToSave) {
+  for (const auto& [prefix, inside] : {std::pair("_orig_mod.", "model._orig_mod"),
+                                       {"module.", "model.module"},
+                                       {"base_model.model.", "model.merge_and_unload()"}}) {
+    std::vector<ModelTensorSpec> tensors = TensorsOf(TinySpec(), DType::kF32);
+    for (ModelTensorSpec& tensor : tensors) tensor.name.insert(0, prefix);
+    EXPECT_EQ(ExitCodeFor(CheckOf(tensors)), ExitCode::kBadData);
+    EXPECT_THAT(std::string(CheckOf(tensors).message()), AllOf(HasSubstr(prefix), HasSubstr(inside)));
+  }
 }
 
 TEST(ModelWeights, AValueThatIsNotFiniteIsNamedByItsRow) {
@@ -331,16 +419,39 @@ TEST(ModelWeights, AValueThatIsNotFiniteIsNamedByItsRow) {
   for (const uint16_t bad : {0x7fc0, 0xff80}) {
     values[4] = bad;
     EXPECT_EQ(ExitCodeFor(check()), ExitCode::kBadData);
-    EXPECT_THAT(std::string(check().message()), HasSubstr("w: row 2 has a NaN or infinite value"));
+    EXPECT_THAT(std::string(check().message()), HasSubstr("w: row 2 contains a NaN or infinite value"));
   }
   values[1] = 0x7f80;
   EXPECT_THAT(std::string(check().message()), HasSubstr("row 1"));
+}
+
+TEST(ModelWeights, HugeValuesAreNamedByTheirRowAndZerosAreKnown) {
+  OddWeights odd;
+  const auto see = [&](const std::string& name, std::vector<float> values) {
+    odd.See({.name = name, .dtype = DType::kF32, .shape = {3, 4}, .num_bytes = 48}, 4, values);
+  };
+  see("usual", {0, -300, 1e4F, 0});
+  see("zeros", {0, 0, -0.0F, 0});
+  EXPECT_THAT(odd.HugeValues(), IsEmpty());
+  EXPECT_TRUE(odd.HasNonZero("usual"));
+  EXPECT_FALSE(odd.HasNonZero("zeros"));
+  see("huge", {1, 1, 1, 1, -1e30F});
+  see("more", {1, 1e5F, 1e6F, 1});
+  EXPECT_THAT(odd.HugeValues(),
+              ElementsAre("huge: row 2 contains -1e+30", "more: row 1 contains 1e+05 and 1 more such value"));
 }
 
 TEST(ModelWeights, WhatIsAbsentAndWhatIsDamagedAreToldApart) {
   TempFolder temp;
   const std::string single = temp.path() + "/model.safetensors";
   EXPECT_EQ(ExitCodeFor(CheckModelFolder(temp.path(), TinySpec())), ExitCode::kEnvironment);
+  const std::string older = temp.path() + "/pytorch_model.bin";
+  ASSERT_TRUE(WriteFileAtomic(older, "").ok());
+  const absl::Status unreadable = CheckModelFolder(temp.path(), TinySpec());
+  EXPECT_EQ(ExitCodeFor(unreadable), ExitCode::kEnvironment);
+  EXPECT_THAT(
+      std::string(unreadable.message()),
+      AllOf(HasSubstr("but pytorch_model.bin, which trainctl cannot read"), HasSubstr("save_pretrained")));
   ASSERT_EQ(::mkfifo(single.c_str(), 0600), 0);
   EXPECT_EQ(ExitCodeFor(CheckModelFolder(temp.path(), TinySpec())), ExitCode::kBadData) << "nobody waits";
   ASSERT_EQ(::unlink(single.c_str()), 0);
@@ -359,7 +470,7 @@ TEST(ModelWeights, WhatIsAbsentAndWhatIsDamagedAreToldApart) {
 
 TEST(ModelWeights, ACheckpointIsHeldAgainstTheModel) {
   TempFolder temp;
-  model::ModelSpec spec = TinySpec();
+  model::Architecture spec = TinySpec();
   std::vector<Slice> slices;
   for (const model::Parameter& parameter : model::Inventory(spec)) {
     slices.push_back({parameter.name, DType::kF32, parameter.shape, layout::WholeBox(parameter.shape)});
@@ -376,8 +487,9 @@ TEST(ModelWeights, ACheckpointIsHeldAgainstTheModel) {
   const std::string folder = temp.path() + "/step-00000003";
   EXPECT_TRUE(CheckCheckpointFolder(folder, spec).ok()) << CheckCheckpointFolder(folder, spec);
   spec.vocab = 9;
-  EXPECT_THAT(std::string(CheckCheckpointFolder(folder, spec).message()),
-              AllOf(HasSubstr("2 tensors"), HasSubstr("lm_head.weight is [8, 4]; the model's is [9, 4]")));
+  EXPECT_THAT(
+      std::string(CheckCheckpointFolder(folder, spec).message()),
+      AllOf(HasSubstr("2 tensors"), HasSubstr("lm_head.weight is [8, 4], but the model's is [9, 4]")));
   ASSERT_EQ(::truncate((folder + "/rank-00000.safetensors").c_str(), 9), 0);
   EXPECT_EQ(ExitCodeFor(CheckCheckpointFolder(folder, TinySpec())), ExitCode::kBadData);
 }

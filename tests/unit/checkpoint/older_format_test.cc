@@ -128,13 +128,13 @@ TEST(OlderManifest, RangesThatDoNotCoverTheTensorAreRefused) {
   refuses("[25]", "[[0,0,25,4]]", "do not lie within the 100 data bytes");
   refuses("[5,5]", "[[0,0,25,9223372036854775804]]", "does not lie within a file");
   refuses("[24]", "[[0,0,24,2]]", "do not lie within");
-  refuses("[5,5]", "[[0,0,10,0]]", "pieces hold 10 of its 25 elements");
+  refuses("[5,5]", "[[0,0,10,0]]", "the pieces cover 10 of its 25 elements");
   refuses("[5,5]", "[[0,0,10,0],[0,9,16,36]]", "exactly once");
-  refuses("[25]", "[[0,1,24,0]]", "pieces hold 24 of its 25 elements");
+  refuses("[25]", "[[0,1,24,0]]", "the pieces cover 24 of its 25 elements");
   refuses("[10]", "[[0,0,25,0]]", "does not lie within [10]");
   refuses("[25]", "[[0,0,0,0],[0,0,25,0]]", "a piece of 0 elements");
   refuses("[25]", "[[0,-1,25,0]]", "other than whole numbers");
-  refuses("[25]", "[[0,0,[[0,25]]]]", "not made of 4 numbers");
+  refuses("[25]", "[[0,0,[[0,25]]]]", "does not consist of 4 numbers");
 }
 
 }  // namespace

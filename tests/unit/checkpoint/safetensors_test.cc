@@ -51,7 +51,7 @@ TEST(Safetensors, EveryKindOfBadHeaderIsRefusedWithItsReason) {
               HasSubstr("a gap"));
   EXPECT_THAT(Refusal(R"({"b":{"dtype":"U8","shape":[4],"data_offsets":[1,5]}})", 5), HasSubstr("a gap"));
   EXPECT_THAT(Refusal(R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", 8),
-              HasSubstr("F32 [3] is 12 bytes but data_offsets are [0, 8]"));
+              HasSubstr("F32 [3] is 12 bytes, but data_offsets are [0, 8]"));
   EXPECT_THAT(Refusal(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", 8), HasSubstr("[8, 0]"));
   EXPECT_THAT(Refusal(R"({"a":{"dtype":"Q4","shape":[2],"data_offsets":[0,8]}})", 8), HasSubstr("'Q4'"));
   EXPECT_THAT(Refusal(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296,4],"data_offsets":[0,8]}})", 8),
@@ -69,7 +69,7 @@ TEST(Safetensors, EveryKindOfBadHeaderIsRefusedWithItsReason) {
   EXPECT_THAT(Refusal(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8],"x":1}})", 8),
               HasSubstr("unknown field 'x'"));
   EXPECT_THAT(Refusal(R"({"a":{"dtype":"F32","shape":[2]}})", 8), HasSubstr("no data_offsets"));
-  EXPECT_THAT(Refusal(R"({"a":[1]})", 8), HasSubstr("not described by an object"));
+  EXPECT_THAT(Refusal(R"({"a":[1]})", 8), HasSubstr("must be described by an object"));
   EXPECT_THAT(Refusal(R"({"__metadata__":{"a":1}})", 0), HasSubstr("not a string"));
   EXPECT_THAT(Refusal("[]", 0), HasSubstr("not a JSON object"));
   EXPECT_THAT(Refusal("", 0), HasSubstr("not valid JSON"));

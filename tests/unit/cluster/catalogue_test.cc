@@ -203,9 +203,9 @@ TEST(Catalogue, WhatATextLeavesOpenIsSaid) {
   EXPECT_THAT(Found("H100").assumption, AllOf(HasSubstr("h100-sxm-80gb"), HasSubstr("h100-pcie-80gb")));
   EXPECT_THAT(Found("A100-40GB").assumption, AllOf(HasSubstr("a100-pcie-40gb"), Not(HasSubstr("80gb"))));
   EXPECT_THAT(Found("B200 (power limited)").assumption, HasSubstr("power limit"));
-  EXPECT_THAT(Found("H100 SXM 80GB 400W").assumption, HasSubstr("400 W is not modelled"));
+  EXPECT_THAT(Found("H100 SXM 80GB 400W").assumption, HasSubstr("400 W is not modeled"));
   EXPECT_THAT(Found("A100-80GB (README says 40GB)").assumption,
-              HasSubstr("40 GB in parentheses are not followed"));
+              HasSubstr("40 GB in parentheses are ignored"));
   EXPECT_THAT(Found("H200 (as printed; text implies B200)").assumption, HasSubstr("'b200'"));
   EXPECT_THAT(Found("Blackwell SM100 (~184GiB)").assumption, HasSubstr("184 GB"));
   EXPECT_THAT(Found("MI250X").assumption, HasSubstr("two dies"));
@@ -268,8 +268,8 @@ TEST(Catalogue, AMigInstanceIsPlannedAsItsGpuAndThatIsSaid) {
 
 TEST(Catalogue, AnUnknownDeviceIsRefusedWithTheNearestNames) {
   const std::pair<const char*, const char*> kRefused[] = {
-      {"", "no device is named"},
-      {"()", "no device is named"},
+      {"", "no device was specified"},
+      {"()", "no device was specified"},
       {"H20", "h200-sxm-141gb"},
       {"L40", "l40s"},
       {"A10", "a10g"},

@@ -61,6 +61,22 @@ TEST_F(HostTest, AnEnclosingGroupOfVersion2LimitsMemoryAndCores) {
   EXPECT_EQ(host.memory_total_bytes, 4 * kGiB);
   EXPECT_EQ(host.memory_available_bytes, 3 * kGiB);  // 4 - (3 used - 2 reclaimable)
   EXPECT_EQ(host.allowed_cores, 1);                  // half a core, rounded up
+  EXPECT_EQ(host.memory_limit, "memory.max");
+}
+
+// Above memory.high nothing is killed, and nothing gets on.
+TEST_F(HostTest, TheLowerOfTheTwoLimitsOfAGroupOfVersion2Counts) {
+  Write("/proc/self/cgroup", "0::/a\n");
+  Write("/sys/fs/cgroup/a/memory.max", absl::StrCat(4 * kGiB, "\n"));
+  Write("/sys/fs/cgroup/a/memory.high", "max\n");
+  Write("/sys/fs/cgroup/a/memory.current", absl::StrCat(kGiB, "\n"));
+  EXPECT_EQ(Detect().memory_available_bytes, 3 * kGiB);
+  Write("/sys/fs/cgroup/a/memory.high", absl::StrCat(2 * kGiB, "\n"));
+  EXPECT_EQ(Detect().memory_total_bytes, 2 * kGiB);
+  EXPECT_EQ(Detect().memory_available_bytes, kGiB);
+  EXPECT_EQ(Detect().memory_limit, "memory.high");
+  Write("/sys/fs/cgroup/a/memory.high", absl::StrCat(5 * kGiB, "\n"));
+  EXPECT_EQ(Detect().memory_limit, "memory.max");
 }
 
 TEST_F(HostTest, AContainerSeesItsGroupAtTheRootOfTheMount) {

@@ -52,13 +52,13 @@ TEST_P(BadHostlist, IsRefusedWithWords) {
 INSTANTIATE_TEST_SUITE_P(
     Lists, BadHostlist,
     ::testing::Values(BadList{"", "empty"}, BadList{",", "empty"}, BadList{"a,,b", "empty"},
-                      BadList{"a,", "empty"}, BadList{"n[1-2", "not closed"},
-                      BadList{"n1-2]", "']' too many"}, BadList{"a[1[2]]", "'[' too many"},
+                      BadList{"a,", "empty"}, BadList{"n[1-2", "never closed"},
+                      BadList{"n1-2]", "unexpected ']'"}, BadList{"a[1[2]]", "unexpected '['"},
                       BadList{"n[]", "neither"}, BadList{"n[,1]", "neither"}, BadList{"n[a]", "'a'"},
                       BadList{"n[1-]", "'1-' is not a range"}, BadList{"n[-1]", "neither"},
                       BadList{"n[1--2]", "not a range"}, BadList{"n[3-1]", "'3-1' runs backwards"},
                       BadList{"n[99999999999999999999]", "neither"},
-                      BadList{"a b", "no part of a host's name"}, BadList{"a\x01", "a\\x01"},
+                      BadList{"a b", "not allowed in a host name"}, BadList{"a\x01", "a\\x01"},
                       BadList{"n[0-99999]", "more than 65536"}, BadList{"n[1-300][1-300]", "more than 65536"},
                       BadList{"a[1-40000],b[1-40000]", "more than 65536"}));
 

@@ -70,7 +70,7 @@ TEST(SlurmScript, NothingLeavesItsDirective) {
     job.folder = folder;
     const auto script = SlurmScript(job);
     EXPECT_EQ(ExitCodeFor(script.status()), ExitCode::kUsage) << folder;
-    EXPECT_THAT(std::string(script.status().message()), HasSubstr("cannot be told to Slurm"));
+    EXPECT_THAT(std::string(script.status().message()), HasSubstr("cannot be passed to Slurm"));
   }
 }
 
@@ -79,10 +79,10 @@ TEST(SlurmSubmitOptions, WhatTheJobNeedsAsItIsIsRefused) {
        {"--nodes=3", "-N3", "-n", "--signal=TERM@9", "--array=1-3", "--wrap=x", "-D/tmp"}) {
     const absl::Status status = CheckSubmitOptions({option});
     EXPECT_EQ(ExitCodeFor(status), ExitCode::kUsage) << option;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("take it out"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("remove it"));
   }
   EXPECT_THAT(std::string(CheckSubmitOptions({"-p", "gpu"}).message()),
-              HasSubstr("'gpu' is no option of sbatch"));
+              HasSubstr("'gpu' is not an sbatch option"));
   EXPECT_THAT(std::string(CheckSubmitOptions({"--comment=a\nb"}).message()),
               StartsWith("launch.slurm.submit_options: "));
   EXPECT_TRUE(CheckSubmitOptions({"--nodelist=n[1-3]", "--ntasks-per-core=1", "--wait-all-nodes=1", "-pgpu",

@@ -98,16 +98,15 @@ TEST(VisibleGpus, UuidsMayBeAbbreviated) {
   EXPECT_EQ(Shown("GPU-0123456789"), "") << "the UUID does not begin so";
   EXPECT_EQ(Shown("gpu-0123"), "");
   EXPECT_THAT(Shown("GPU-8932"), AllOf(HasSubstr("CUDA_VISIBLE_DEVICES=\"GPU-8932\""), HasSubstr(kFirst),
-                                       HasSubstr(kSecond), HasSubstr("give more of the UUID")));
+                                       HasSubstr(kSecond), HasSubstr("use more digits of the UUID")));
   EXPECT_THAT(Shown("GPU-1", {{"H100", ""}}), HasSubstr("lists no UUIDs"));
   EXPECT_EQ(Shown("0", {{"H100", ""}}), "0");
 }
 
 TEST(VisibleGpus, NamingOneTwiceIsRefused) {
-  EXPECT_EQ(
-      Shown("0,0", kTwo),
-      "CUDA_VISIBLE_DEVICES=\"0,0\" names GPU 0 twice, the second time as \"0\", and CUDA shows no GPU at "
-      "all then; name each once");
+  EXPECT_EQ(Shown("0,0", kTwo),
+            "CUDA_VISIBLE_DEVICES=\"0,0\" names GPU 0 twice, the second time as \"0\", in which case CUDA "
+            "shows no GPU at all; list each only once");
   EXPECT_THAT(Shown("0,1,0"), HasSubstr("GPU 0 twice"));
   EXPECT_THAT(Shown("1,+1"), HasSubstr("the second time as \"+1\""));
   EXPECT_THAT(Shown("GPU-01,GPU-01"), HasSubstr("GPU 2 twice"));
@@ -119,8 +118,8 @@ TEST(VisibleGpus, WhatIsHiddenIsSaid) {
   EXPECT_EQ(Hidden(""), "CUDA_VISIBLE_DEVICES=\"\" shows none of this machine's 2 GPUs");
   EXPECT_EQ(Hidden("-1"), "CUDA_VISIBLE_DEVICES=\"-1\" shows none of this machine's 2 GPUs");
   EXPECT_EQ(Hidden("0,7"),
-            "CUDA_VISIBLE_DEVICES=\"0,7\" shows 1 of this machine's 2 GPUs (CUDA stops at \"7\", which names "
-            "none of them)");
+            "CUDA_VISIBLE_DEVICES=\"0,7\" shows 1 of this machine's 2 GPUs (CUDA stops at \"7\", which "
+            "matches none of them)");
   EXPECT_EQ(Hidden("1,0"), "");
   EXPECT_EQ(Hidden("0,1,7"), "") << "all are visible";
   EXPECT_EQ(Hidden("0", {{"H100", kFirst}}), "");
@@ -130,7 +129,7 @@ TEST(VisibleGpus, WhatIsHiddenIsSaid) {
 
 // CUDA's own order is known only if it is that of the bus, or if all are alike.
 TEST(VisibleGpus, NumbersAmongUnlikeOnesNeedTheOrderOfTheBus) {
-  EXPECT_THAT(Shown("1", kUnlike), AllOf(HasSubstr("not alike (H100, L4)"),
+  EXPECT_THAT(Shown("1", kUnlike), AllOf(HasSubstr("different GPUs (H100, L4)"),
                                          HasSubstr("Set CUDA_DEVICE_ORDER=PCI_BUS_ID"), HasSubstr("UUIDs")));
   EXPECT_EQ(Text(FindVisibleGpus({.visible_devices = "1", .in_bus_order = true}, kUnlike)), "1");
   EXPECT_EQ(Shown("GPU-8932a", kUnlike), "1");
@@ -176,7 +175,7 @@ TEST(VisibleGpus, AGpuInMigModeWithoutInstancesIsNotVisible) {
 // The kernel's own list has no instances, and an old driver's neither.
 TEST(VisibleGpus, AnInstanceThatTheDriverDoesNotListIsRefused) {
   EXPECT_THAT(Shown("MIG-aaaa"),
-              AllOf(HasSubstr("the driver lists no MIG instances here"),
+              AllOf(HasSubstr("the driver lists no MIG instances on this machine"),
                     HasSubstr("\"MIG-aaaa\" cannot be found"), HasSubstr("nvidia-smi -L")));
 }
 

@@ -48,7 +48,7 @@ std::vector<BadLine> BadLines() {
           {"[\"text\",\"a\"]", ": each line must be a JSON object"},
           {"{\"text\":\"a \\ud83d\"}", ":"},
           {"{\"text\":\"caf\xe9\"}", ":13: not valid UTF-8 (byte 0xE9)"},
-          {"{\"text\":\"a\",\"text\":\"a\"}", ":13: key 'text' is given twice"},
+          {"{\"text\":\"a\",\"text\":\"a\"}", ":13: key 'text' occurs twice"},
           {"{\"text\":\"a\"", ":12: not valid JSON"},
           {"{\"text\":\"a", ":9: not valid JSON"},
           {"{'text':'a'}", ":2: not valid JSON"},
@@ -141,11 +141,11 @@ TEST_F(BadLineTest, ABadLineStopsWithItsPlaceAndTheWayOut) {
     EXPECT_EQ(ExitCodeFor(report.problems[0]), ExitCode::kBadData);
     const std::string stopped(report.problems[0].message());
     EXPECT_THAT(stopped, StartsWith(place));
-    EXPECT_THAT(stopped, EndsWith("; data.on_bad_line = \"skip\" leaves such lines out"));
+    EXPECT_THAT(stopped, EndsWith("; to skip such lines, use data.on_bad_line = \"skip\""));
     const absl::Status prepared = Prepare(Options(file, "a")).status();
     EXPECT_EQ(ExitCodeFor(prepared), ExitCode::kBadData);
     EXPECT_THAT(std::string(prepared.message()), StartsWith(place));
-    EXPECT_THAT(std::string(prepared.message()), EndsWith("; --on-bad-line skip leaves such lines out"));
+    EXPECT_THAT(std::string(prepared.message()), EndsWith("; to skip such lines, use --on-bad-line skip"));
   }
 }
 
@@ -155,7 +155,7 @@ TEST_F(BadLineTest, ASkippedLineIsNamedAndTheOthersAreAsWithoutIt) {
   ASSERT_TRUE(Prepare(Options(good, "good")).ok());
   for (const BadLine& bad : BadLines()) {
     const std::string file = File("a.jsonl", bad.line);
-    const std::string note = absl::StrCat("1 line left out: ", file, ":400", bad.reason);
+    const std::string note = absl::StrCat("1 line skipped: ", file, ":400", bad.reason);
     const recipe::Recipe recipe = RecipeOf(file, true);
     const DataReport report = CheckData(recipe);
     EXPECT_THAT(report.problems, IsEmpty()) << bad.reason;
@@ -185,14 +185,14 @@ TEST_F(BadLineTest, TheFirstTenAreNamedAndAllAreCounted) {
   recipe.data.eval = {eval};
   const auto sets = OpenData(recipe);
   ASSERT_TRUE(sets.ok()) << sets.status();
-  std::string of_web = "web: 26 lines left out: ";
+  std::string of_web = "web: 26 lines skipped: ";
   for (int i = 1; i <= 10; ++i) {
     const int column = i < 10 ? 3 : 4;
     absl::StrAppend(&of_web, i > 1 ? "; " : "", Path("a.jsonl"), ":", 3 * i, ":", column, ": not valid JSON");
   }
   EXPECT_THAT(sets->left_out,
               ElementsAre(of_web + "; and 16 more",
-                          absl::StrCat("held: 2 lines left out: ", Path("c.jsonl"),
+                          absl::StrCat("held: 2 lines skipped: ", Path("c.jsonl"),
                                        ":2: each line must be a JSON object; ", Path("c.jsonl"),
                                        ":3: each line must be a JSON object")));
 }
@@ -212,14 +212,14 @@ TEST_F(BadLineTest, APromptMustBeThereToo) {
 TEST_F(BadLineTest, AFileOfBadLinesOnlyIsAnError) {
   const std::string file = Write("a.jsonl", "{\"txt\":\"a\"}\n{\"txt\":\"b\"}\n");
   const std::string reason =
-      absl::StrCat("2 lines left out: ", file, ":1: field 'text' is missing; ", file, ":2:");
+      absl::StrCat("2 lines skipped: ", file, ":1: field 'text' is missing; ", file, ":2:");
   const DataReport report = CheckData(RecipeOf(file, true));
   ASSERT_THAT(report.problems, SizeIs(1));
   EXPECT_EQ(ExitCodeFor(report.problems[0]), ExitCode::kBadData);
-  EXPECT_THAT(report.problems[0].message(), HasSubstr("data.train[0] has no good line: " + reason));
+  EXPECT_THAT(report.problems[0].message(), HasSubstr("data.train[0] has no valid line: " + reason));
   const absl::Status prepared = Prepare(Options(file, "a", true)).status();
   EXPECT_EQ(ExitCodeFor(prepared), ExitCode::kBadData);
-  EXPECT_THAT(prepared.message(), HasSubstr("hold no text; " + reason));
+  EXPECT_THAT(prepared.message(), HasSubstr("contain no text; " + reason));
 }
 
 // A file that is cut off is not a bad line.
@@ -227,7 +227,7 @@ TEST_F(BadLineTest, ADamagedFileIsAnErrorAnyway) {
   const std::string file = Write("a.jsonl.gz", std::string("\x1f\x8b\x08\0\0\0\0\0\0\x03", 10) + "rubbish");
   const DataReport report = CheckData(RecipeOf(file, true));
   ASSERT_THAT(report.problems, SizeIs(1));
-  EXPECT_THAT(report.problems[0].message(), Not(HasSubstr("left out")));
+  EXPECT_THAT(report.problems[0].message(), Not(HasSubstr("skipped")));
 }
 
 TEST_F(BadLineTest, AnotherTokenizerThanBytesSkipsTheSameLines) {
@@ -239,7 +239,7 @@ TEST_F(BadLineTest, AnotherTokenizerThanBytesSkipsTheSameLines) {
   recipe.data.on_bad_line = "skip";
   const auto sets = OpenData(recipe);
   ASSERT_TRUE(sets.ok()) << sets.status();
-  EXPECT_THAT(sets->left_out, ElementsAre(HasSubstr("1 line left out")));
+  EXPECT_THAT(sets->left_out, ElementsAre(HasSubstr("1 line skipped")));
   EXPECT_EQ(sets->train->Get(0, {0, 1})->tokens, (std::vector<int32_t>{4, 2, 5, 4, 1, 0, 5, 4}));
 }
 

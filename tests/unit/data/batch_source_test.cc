@@ -3,10 +3,13 @@
 #include <gmock/gmock.h>
 
 #include <map>
+#include <numeric>
 #include <set>
 #include <thread>
 
 #include "base/status.h"
+#include "data/document_store.h"
+#include "recipe/derive.h"
 #include "tests/unit/data/data_test_util.h"
 
 namespace trainctl::data {
@@ -221,6 +224,38 @@ TEST_F(DataTest, TheSeedAndNothingElseChangesTheOrder) {
   EXPECT_FALSE(MustGet(*MustOpen(recipe), 2, {0, 4}) == first);
 }
 
+// An epoch of several sources is one epoch of each, and train.epochs = 1 ends there.
+TEST_F(DataTest, AnEpochOfSeveralSourcesHasEachSequenceOnce) {
+  std::vector<int> few(7), many(23);
+  for (size_t i = 0; i < few.size(); ++i) few[i] = 3 + static_cast<int>(i % 5);
+  for (size_t i = 0; i < many.size(); ++i) many[i] = 2 + static_cast<int>(i % 7);
+  recipe::Recipe recipe =
+      MakeRecipe({Source({WriteTagged("few", few)}), Source({WriteTagged("many", many, 100)})}, 1, 10);
+  recipe.data.packing = "whole";
+  const absl::StatusOr<int64_t> epoch_tokens = CountEpochTokens(recipe);
+  ASSERT_TRUE(epoch_tokens.ok()) << epoch_tokens.status();
+  const int64_t steps = recipe::StepsForEpochs(recipe, 1, *epoch_tokens);
+  EXPECT_EQ(steps * 10, *epoch_tokens) << "one sequence of 10 a step";
+  std::multiset<int> seen;  // first tokens of documents
+  const auto source = MustOpen(recipe);
+  for (int64_t step = 0; step < steps; ++step) {
+    const Batch batch = MustGet(*source, step, {0, 1});
+    for (size_t t = 0; t < batch.tokens.size(); ++t) {
+      if (batch.positions[t] == 0 && batch.loss_mask[t] != 0) seen.insert(batch.tokens[t] / 1000);
+    }
+  }
+  std::multiset<int> expected;
+  for (int i = 0; i < 7; ++i) expected.insert(i);
+  for (int i = 0; i < 23; ++i) expected.insert(100 + i);
+  EXPECT_EQ(seen, expected);
+
+  recipe.data.packing = "continuous";
+  EXPECT_EQ(*CountEpochTokens(recipe),
+            std::accumulate(few.begin(), few.end(), 0) + std::accumulate(many.begin(), many.end(), 0));
+  recipe.data.train[1].files = {Path("none.bin")};
+  EXPECT_THAT(CountEpochTokens(recipe).status().message(), testing::HasSubstr("none"));
+}
+
 TEST_F(DataTest, SourcesAreDrawnByWeightOrBySize) {
   const std::string a = WriteTagged("a", {300}), b = WriteTagged("b", {100}, 1),
                     c = WriteTagged("c", {200}, 2);
@@ -277,7 +312,7 @@ TEST_F(DataTest, TokenizersThatDoNotFitAreRefused) {
   recipe.data.tokenizer = WriteTokenizer("tokenizer.json");
   recipe.model.spec.vocab = 5;
   EXPECT_THAT(OpenTrainSource(recipe).status().message(),
-              HasSubstr("has ids up to 5, but model.vocab is 5; set model.vocab = 6"));
+              HasSubstr("has IDs up to 5, but model.vocab is 5; set model.vocab = 6"));
   recipe.model.spec.vocab = 6;
   recipe.data.train[0].files = {Write("b.txt", "ab ab ab")};
   EXPECT_TRUE(OpenTrainSource(recipe).ok());
@@ -305,6 +340,42 @@ TEST_F(DataTest, EverySourceThatCannotBeOpenedIsNamed) {
   }
   EXPECT_THAT(all, Not(HasSubstr("absent.jsonl")));
   EXPECT_THAT(all, Not(HasSubstr(good)));
+}
+
+TEST_F(DataTest, DataWithoutACountedTargetIsNamedBeforeTheFirstStep) {
+  recipe::DataSource prompts = Source({Write("p.jsonl", "{\"p\":\"a prompt\",\"t\":\"\"}\n")});
+  prompts.name = "questions";
+  prompts.prompt_field = "p";
+  prompts.text_field = "t";
+  recipe::Recipe recipe = MakeRecipe({prompts}, 1, 16, kByteVocab);
+  const auto expect_refused = [&] {
+    const DataReport report = CheckData(recipe);
+    ASSERT_EQ(report.problems.size(), 1u);
+    EXPECT_EQ(ExitCodeFor(report.problems[0]), ExitCode::kBadData);
+    EXPECT_THAT(report.problems[0].message(), HasSubstr("questions: no target counts toward the loss"));
+  };
+  expect_refused();
+  // The end of a document is a target, unless the prompt fills the sequence.
+  recipe.model.spec.vocab = kByteVocab + 1;
+  EXPECT_TRUE(CheckData(recipe).problems.empty());
+  recipe.data.long_documents = "cut";
+  recipe.data.seq_len = 8;
+  expect_refused();
+  prompts.files = {Write("q.jsonl",
+                         "{\"p\":\"a long prompt\",\"t\":\"never read\"}\n"
+                         "{\"p\":\"a\",\"t\":\" long answer\"}\n")};
+  recipe.data.train = {prompts};
+  EXPECT_THAT(CheckData(recipe).notes,
+              testing::Contains(HasSubstr(
+                  "2 longer than 8 tokens truncated, 1 of them before the completion begins; 100.0 %")));
+  recipe.data.train[0].files = {Path("p.jsonl")};
+  recipe.data.train.push_back(Source({Write("good.txt", "something to learn")}));
+  recipe.data.eval = {recipe.data.train[0]};
+  const DataReport report = CheckData(recipe);
+  EXPECT_TRUE(report.problems.empty());
+  EXPECT_THAT(report.notes,
+              testing::IsSupersetOf({HasSubstr("nothing is learned from questions"),
+                                     HasSubstr("evaluation set 'questions' will have no loss")}));
 }
 
 }  // namespace

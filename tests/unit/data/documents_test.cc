@@ -7,12 +7,15 @@
 #include "base/status.h"
 #include "data/batch_source.h"
 #include "data/document_store.h"
+#include "data/document_text.h"
+#include "data/earlier_end.h"
 #include "tests/unit/data/data_test_util.h"
 
 namespace trainctl::data {
 namespace {
 
 using testing::AllOf;
+using testing::EndsWith;
 using testing::HasSubstr;
 
 struct Tokens {
@@ -92,6 +95,63 @@ TEST_F(Documents, APromptComesFirstAndIsNotLearned) {
   EXPECT_EQ(ReadDocument(**store, 1).learn, (std::vector<uint8_t>{1, 1}));
 }
 
+TEST_F(Documents, AFileWithOtherFieldNamesIsAnErrorThatListsThem) {
+  const auto says = [&](const std::string& line) {
+    return std::string(OpenDocuments(Source({Write("a.jsonl", line)}), 300).status().message());
+  };
+  EXPECT_THAT(
+      says(R"({"prompt": "a", "n": [{"x": 1}], "completion": "b"})"),
+      EndsWith("a.jsonl:1: field 'text' is missing; the line has 'prompt', 'n', 'completion'. Name the "
+               "fields to read with text_field and prompt_field"));
+  EXPECT_THAT(says(R"({"messages": []})"),
+              EndsWith("the line has 'messages'. Conversations must be rendered to text first "
+                       "(docs/guide/finetune.md)"));
+}
+
+TEST_F(Documents, APromptThatIsNotReadIsNoted) {
+  recipe::DataSource source = Source({Write("a.jsonl", R"({"text": "b", "prompt": "a"})"
+                                                       "\n")});
+  recipe::Recipe recipe = MakeRecipe({source}, 1, 10, 300);
+  EXPECT_THAT(CheckData(recipe).notes, testing::Contains(EndsWith("set prompt_field = \"prompt\"")));
+  recipe.data.train[0].prompt_field = "prompt";
+  EXPECT_THAT(CheckData(recipe).notes, testing::Not(testing::Contains(HasSubstr("prompt_field"))));
+}
+
+TEST_F(Documents, OtherEncodingsAreRefusedByNameAndAByteOrderMarkIsNoText) {
+  const std::vector<int32_t> expected = {'h', 'i', 256};
+  const std::string line = "{\"text\":\"hi\"}\n";
+  for (const std::string& file : {Write("bom.txt", "\xef\xbb\xbfhi"), Write("plain.txt", "hi"),
+                                  Write("bom.jsonl", "\xef\xbb\xbf" + line), Write("plain.jsonl", line)}) {
+    const auto store = OpenDocuments(Source({file}), 300);
+    ASSERT_TRUE(store.ok()) << store.status();
+    EXPECT_EQ((*store)->DocumentTokens(0), 3) << file;
+    EXPECT_EQ(ReadDocument(**store, 0).tokens, expected) << file;
+  }
+  EXPECT_EQ(*ReadText(Path("bom.txt")), "hi");
+  EXPECT_EQ(*ReadText(Write("mark.txt", "\xef\xbb\xbf")), "");
+  const std::vector<std::pair<std::string, std::string>> others = {
+      {std::string("\xff\xfeh\0i\0", 6), "UTF-16"},
+      {std::string("\xfe\xff\0h\0i", 6), "UTF-16"},
+      {std::string("\xff\xfe\0\0h\0\0\0", 8), "UTF-32"},
+      {std::string("\0\0\xfe\xff\0\0\0h", 8), "UTF-32"}};
+  for (const auto& [bytes, name] : others) {
+    for (const char* file : {"other.txt", "other.jsonl"}) {
+      const absl::Status status = OpenDocuments(Source({Write(file, bytes)}), 300).status();
+      EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData) << status;
+      EXPECT_THAT(status.message(), HasSubstr(absl::StrCat(file, " is ", name, " text")));
+    }
+    EXPECT_FALSE(ReadText(Path("other.txt")).ok());
+  }
+  const auto says = [&](const std::string& bytes) {
+    return std::string(OpenDocuments(Source({Write("a.jsonl", bytes)}), 300).status().message());
+  };
+  EXPECT_THAT(says(std::string("{\0\"\0", 4)),
+              HasSubstr("a.jsonl:1: the line contains NUL bytes, as UTF-16"));
+  EXPECT_THAT(says("\n[" + line + "]"), HasSubstr("a.jsonl:2: the file is a JSON array"));
+  EXPECT_THAT(says("[\n" + line + "]"), HasSubstr("a.jsonl:1: the file is a JSON array"));
+  EXPECT_THAT(says("[1]"), HasSubstr("a.jsonl:1: each line must be a JSON object"));
+}
+
 TEST_F(Documents, TheLossMaskOfABatchLeavesPromptsOut) {
   recipe::DataSource source = Source({Write("a.jsonl", "{\"prompt\":\"abc\",\"text\":\"xy\"}\n")});
   source.prompt_field = "prompt";
@@ -119,14 +179,25 @@ TEST_F(Documents, WhatATokenizerPutsAroundATextIsThereOnce) {
   recipe.data.shuffle = false;
   const DataReport report = CheckData(recipe);
   EXPECT_THAT(report.problems, testing::IsEmpty());
-  EXPECT_THAT(report.notes,
-              testing::Contains("2 documents begin with <s>, which the tokenizer puts before a text: "
-                                "each has it once"));
+  EXPECT_THAT(report.notes, testing::Contains("2 documents begin with <s>, which the tokenizer also adds "
+                                              "before a text; each document gets it only once"));
+  EXPECT_THAT(report.notes, testing::Contains(HasSubstr("in 2 of 3 documents a token spans the end of the "
+                                                        "prompt and the beginning of the text")));
   EXPECT_EQ(report.end_of_document, "</s>");
   const auto batch = (*OpenTrainSource(recipe))->Get(0, {0, 1});
   ASSERT_TRUE(batch.ok()) << batch.status();
   EXPECT_EQ(batch->tokens, (std::vector<int32_t>{4, 2, 5, 4, 2, 5, 4, 5, 0, 0}));
   EXPECT_EQ(batch->loss_mask, (std::vector<uint8_t>{1, 1, 0, 1, 1, 0, 1, 0, 0, 0}));
+
+  recipe::Recipe repeats = recipe;
+  repeats.data.train = {Source({Write("b.jsonl",
+                                      "{\"text\":\"<s><s>ab\"}\n{\"text\":\" <s>ab\"}\n{\"text\":\"<s>ab\"}\n"
+                                      "{\"text\":\"abab<s>\"}\n")})};
+  EXPECT_THAT(
+      CheckData(repeats).notes,
+      testing::Contains("2 documents begin with <s>, which the tokenizer also adds before a text; it is not "
+                        "added to them again; 2 documents have <s> more than once at the beginning; "
+                        "remove it from the text, because the tokenizer adds it"));
 
   recipe.data.end_of_document = "none";
   EXPECT_EQ((*OpenTrainSource(recipe))->Get(0, {0, 1})->tokens,
@@ -136,6 +207,50 @@ TEST_F(Documents, WhatATokenizerPutsAroundATextIsThereOnce) {
   ASSERT_EQ(CheckData(recipe).problems.size(), 1u);
   EXPECT_THAT(CheckData(recipe).problems[0].message(),
               HasSubstr("data.end_of_document: the tokenizer has no"));
+}
+
+// A run that began before data.end_of_document was stored continues with the token that it has trained on.
+TEST_F(Documents, AnEarlierRunKeepsTheEndOfItsDocuments) {
+  recipe::DataConfig stored;
+  stored.tokenizer = WriteTokenizer("t.json");
+  stored.train = {Source({Write("a.jsonl", "{\"text\":\"ab\"}\n")})};
+  const auto kept = [&](const recipe::DataConfig& data, std::vector<std::string>* notes = nullptr) {
+    recipe::DataConfig now = data;
+    const std::vector<std::string> said = KeepEarlierEnd(now);
+    if (notes != nullptr) *notes = said;
+    return now.end_of_document;
+  };
+  std::vector<std::string> notes;
+  EXPECT_EQ(kept(stored, &notes), "</s>");
+  EXPECT_THAT(notes, testing::ElementsAre(
+                         "this run was started by an earlier version of trainctl: a text that already begins "
+                         "or ends with <s> used to get it twice and now gets it only once"));
+  // What the file next to the tokenizer says was not looked at.
+  Write("tokenizer_config.json", "{\"eos_token\": \"ab\"}");
+  EXPECT_EQ(kept(stored, &notes), "</s>");
+  EXPECT_THAT(
+      notes,
+      testing::Contains(HasSubstr(
+          "its documents still end with </s>; in a new run, data.end_of_document = \"auto\" means ab")));
+  recipe::Recipe recipe = MakeRecipe(stored.train, 1, 4, 6);
+  recipe.data.tokenizer = stored.tokenizer;
+  const auto tokens = [&] { return (*OpenTrainSource(recipe))->Get(0, {0, 1})->tokens; };
+  EXPECT_EQ(tokens(), (std::vector<int32_t>{4, 2, 4, 2})) << "ab ends a document, and it has one";
+  KeepEarlierEnd(recipe.data);
+  EXPECT_EQ(tokens(), (std::vector<int32_t>{4, 2, 5, 4}));
+
+  stored.train = {Source({WriteIndexed("a", {{1, 2}})})};
+  EXPECT_EQ(kept(stored, &notes), "</s>");
+  EXPECT_THAT(notes, testing::IsEmpty()) << "the tokens are in the files";
+  for (const char* own : {"none", "<s>"}) {
+    stored.end_of_document = own;
+    EXPECT_EQ(kept(stored), own) << "what a run of this version has stored";
+  }
+  stored.end_of_document = "auto";
+  stored.tokenizer = "byte";
+  EXPECT_EQ(kept(stored), "auto");
+  stored.tokenizer = Path("gone.json");
+  EXPECT_EQ(kept(stored), "auto") << "opening the data says what is wrong";
 }
 
 TEST_F(Documents, EachBadLineIsNamedWithItsFile) {
@@ -159,7 +274,7 @@ TEST_F(Documents, EachBadLineIsNamedWithItsFile) {
            {good + "{\"text\":\"x\",}\n", "a.jsonl:2:13: not valid JSON"},
            {good + "{\"text\":\"x\"} y\n", "a.jsonl:2:14: not valid JSON"},
            {good + "{\"text\":\"\\ud83d\"}\n", "a.jsonl:2:"},
-           {good + "{\"text\":\"x\",\"text\":\"y\"}\n", "a.jsonl:2:13: key 'text' is given twice"},
+           {good + "{\"text\":\"x\",\"text\":\"y\"}\n", "a.jsonl:2:13: key 'text' occurs twice"},
        }) {
     const absl::Status status = OpenDocuments(Source({Write("a.jsonl", c.contents)}), 256).status();
     EXPECT_THAT(status.message(), HasSubstr(c.message));
@@ -202,7 +317,11 @@ TEST_F(Documents, KindsFollowTheNameOrTheSource) {
   EXPECT_EQ(*KindOfFile(source, "x/vector"), SourceKind::kText);
   EXPECT_EQ(*KindOfFile(source, "a.jsonl.gz"), SourceKind::kJsonl);
   EXPECT_EQ(*KindOfFile(source, "a.TXT.ZST"), SourceKind::kText);
-  for (const char* name : {"a.json.gz", "a.parquet", "a.json", "a.tar.gz"}) {
+  EXPECT_EQ(*KindOfFile(source, "a.Parquet"), SourceKind::kParquet);
+  // As files are named in the cache of a hub.
+  EXPECT_EQ(*KindOfFile(source, Write("8f3a", "PAR1....")), SourceKind::kParquet);
+  EXPECT_EQ(*KindOfFile(source, Write("8f3b", "PAR")), SourceKind::kText);
+  for (const char* name : {"a.json.gz", "a.json", "a.tar.gz"}) {
     EXPECT_EQ(ExitCodeFor(KindOfFile(source, name).status()), ExitCode::kUsage) << name;
   }
   source.kind = "text";
@@ -254,15 +373,15 @@ TEST_F(Documents, MissingFilesFoldersPipesAndEmptySourcesAreErrors) {
   const auto error = [&](const std::string& file) {
     return OpenTrainSource(MakeRecipe({Source({file})}, 1, 4)).status();
   };
-  EXPECT_THAT(error(Path("none.txt")).message(), HasSubstr("none.txt: no such data file"));
+  EXPECT_THAT(error(Path("none.txt")).message(), HasSubstr("no such data file: " + Path("none.txt")));
   EXPECT_EQ(ExitCodeFor(error(Path("none.txt"))), ExitCode::kBadData);
   EXPECT_THAT(error(Path(".")).message(), HasSubstr("is a folder"));
   for (const char* name : {"pipe.txt", "pipe.jsonl", "pipe.bin"}) {
     ASSERT_EQ(::mkfifo(Path(name).c_str(), 0600), 0);  // opening it would wait for a writer
     EXPECT_THAT(error(Path(name)).message(), HasSubstr("not a regular file"));
   }
-  EXPECT_THAT(error(Write("e.txt", "")).message(), HasSubstr("has no token in 1 documents"));
-  EXPECT_THAT(error(Write("e.jsonl", "\n")).message(), HasSubstr("has no token"));
+  EXPECT_THAT(error(Write("e.txt", "")).message(), HasSubstr("contains no tokens in 1 documents"));
+  EXPECT_THAT(error(Write("e.jsonl", "\n")).message(), HasSubstr("contains no tokens"));
   EXPECT_EQ(ExitCodeFor(OpenTrainSource(MakeRecipe({}, 1, 4)).status()), ExitCode::kUsage);
   EXPECT_EQ(ExitCodeFor(OpenTrainSource(MakeRecipe({Source({})}, 1, 4)).status()), ExitCode::kUsage);
   if (::geteuid() != 0) {
@@ -284,7 +403,7 @@ TEST_F(Documents, AFileThatChangesItsSizeUnderTheRunIsAnError) {
     const absl::Status status = (*source)->Get(1, {0, 8}).status();
     EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData) << status;
     EXPECT_THAT(status.message(), HasSubstr(file));
-    EXPECT_THAT(status.message(), HasSubstr("10 now"));
+    EXPECT_THAT(status.message(), HasSubstr("now has 10"));
   }
   WriteIndexed("i", {long_document});
   const auto source = OpenTrainSource(MakeRecipe({Source({Path("i.bin")})}, 8, 1000));
@@ -319,7 +438,7 @@ TEST_F(Documents, ATokenOutsideTheVocabularyNamesItsPlace) {
   const absl::Status status = (*source)->Get(0, {0, 1}).status();
   EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData);
   EXPECT_THAT(status.message(),
-              HasSubstr("d.bin: document 1, position 1: token 99 is not within the vocabulary of 50"));
+              HasSubstr("d.bin: document 1, position 1: token 99 is outside the vocabulary of 50"));
 }
 
 TEST_F(Documents, ASourceMayHaveMoreFilesThanAProcessMayOpen) {

@@ -170,6 +170,33 @@ TEST_F(KeptDocumentsTest, AFileThatChangedWhileItWasReadIsNotKept) {
   EXPECT_THAT(FolderEntries(Folder()), IsEmpty());
 }
 
+// The launcher opens the data to count an epoch, and again to check it.
+TEST_F(KeptDocumentsTest, WhatOneObjectHasReadIsNotReadAgain) {
+  const recipe::DataSource source =
+      Source({Write("a.jsonl", "{\"text\":\"one\"}\nbad\n{\"text\":\"<s>\"}\n")});
+  recipe::Recipe recipe = MakeRecipe({source}, 1, 2, 6);
+  recipe.data.tokenizer = WriteTokenizer("t.json");
+  recipe.data.on_bad_line = "skip";
+  KeptDocuments kept("", 1);
+  const auto open = [&] {
+    bytes_read_ = 0;
+    return OpenData(recipe, {.progress = [this](int64_t done_bytes, int64_t) { bytes_read_ = done_bytes; },
+                             .kept = &kept});
+  };
+  const auto first = open();
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_GT(bytes_read_, 0);
+  const int64_t bytes_to_write = kept.BytesToWrite();
+  const auto second = open();
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(bytes_read_, 0);
+  EXPECT_EQ(kept.BytesToWrite(), bytes_to_write);
+  EXPECT_THAT(second->left_out, testing::ElementsAre(testing::HasSubstr("a.jsonl:2")));
+  EXPECT_EQ(second->left_out, first->left_out);
+  EXPECT_THAT(second->own_starts, testing::HasSubstr("1 document begins with <s>"));
+  EXPECT_TRUE(*second->train->Get(0, {0, 1}) == *first->train->Get(0, {0, 1}));
+}
+
 TEST_F(KeptDocumentsTest, OnlyWhatTakesLongIsKept) {
   const recipe::DataSource small = Source({Write("a.jsonl", "{\"text\":\"one\"}\n")});
   std::string line = "{\"text\":\"" + std::string(1000, 'x') + "\"}\n";

@@ -161,7 +161,8 @@ TEST_F(PrepareKillTest, AKillAtAnyMomentCostsNoByte) {
       if (has_state) {
         ++num_continued;
         ASSERT_EQ(notes_.size(), 1u) << moment;
-        EXPECT_THAT(notes_[0], testing::AnyOf(HasSubstr("goes on behind"), HasSubstr("all was done")))
+        EXPECT_THAT(notes_[0], testing::AnyOf(HasSubstr("resuming after"),
+                                              HasSubstr("only renaming the files remained")))
             << moment;
       }
       fs::remove_all(Path("out"));
@@ -196,7 +197,7 @@ TEST_F(PrepareKillTest, AStopMakesSafeWhatIsDone) {
   options.reached = [&](const char*) { stop = --countdown <= 0; };
   const absl::Status stopped = Prepare(options).status();
   EXPECT_TRUE(absl::IsCancelled(stopped)) << stopped;
-  EXPECT_THAT(stopped.message(), HasSubstr("the same command goes on"));
+  EXPECT_THAT(stopped.message(), HasSubstr("run the same command to continue"));
   const auto state = LoadState(Path("out/corpus"));
   ASSERT_TRUE(state.ok() && state->has_value());
   EXPECT_EQ((*state)->documents(), 100);
@@ -210,7 +211,7 @@ TEST_F(PrepareKillTest, AStopMakesSafeWhatIsDone) {
   options.reached = {};
   const absl::Status early = Prepare(options).status();
   EXPECT_TRUE(absl::IsCancelled(early));
-  EXPECT_THAT(early.message(), testing::Not(HasSubstr("goes on")));
+  EXPECT_THAT(early.message(), testing::Not(HasSubstr("continues")));
   EXPECT_THAT(Files(), IsEmpty());
 }
 
@@ -237,7 +238,7 @@ TEST_F(PrepareKillTest, AChangedInputAndAllBehindItAreMadeAnew) {
   for (const Case& c : std::vector<Case>{
            {"b.jsonl has changed", [this] { Write("b.jsonl", Lines(119) + "{\"text\":\"b\"}\n"); }},
            {"input 2 was", [this] { inputs_.erase(inputs_.begin() + 1); }},
-           {"empty.txt is not among", [this] { inputs_.resize(2); }}}) {
+           {"empty.txt is no longer an input", [this] { inputs_.resize(2); }}}) {
     SetUpInputs();
     fill();
     c.change();
@@ -245,7 +246,7 @@ TEST_F(PrepareKillTest, AChangedInputAndAllBehindItAreMadeAnew) {
     const auto dataset = Prepare(Options(true));
     ASSERT_TRUE(dataset.ok()) << dataset.status();
     ASSERT_EQ(notes_.size(), 1u);
-    EXPECT_THAT(notes_[0], HasSubstr("goes on behind"));
+    EXPECT_THAT(notes_[0], HasSubstr("resuming after"));
     EXPECT_THAT(notes_[0], HasSubstr(c.words));
     const auto files = Files();
     fs::remove_all(Path("out"));
@@ -257,7 +258,7 @@ TEST_F(PrepareKillTest, AChangedInputAndAllBehindItAreMadeAnew) {
   inputs_.push_back(Write("e.txt", "a b"));
   notes_.clear();
   ASSERT_TRUE(Prepare(Options(true)).ok());
-  EXPECT_THAT(notes_[0], testing::Not(HasSubstr("anew")));
+  EXPECT_THAT(notes_[0], testing::Not(HasSubstr("repeated")));
   const auto files = Files();
   fs::remove_all(Path("out"));
   EXPECT_TRUE(files == Undisturbed(Options(true)));
@@ -272,7 +273,7 @@ TEST_F(PrepareKillTest, OtherOptionsBeginAnewAndSayWhy) {
            {"the tokenizer was",
             [this](PrepareOptions&) { std::ofstream(Path("tokenizer.json"), std::ios::app) << "\n"; }},
            {"the tokenizer was", [](PrepareOptions& options) { options.tokenizer = "byte"; }},
-           {"--end-of-document was </s> and is off",
+           {"--end-of-document was </s> and is now off",
             [](PrepareOptions& options) { options.end_of_document = false; }},
            {"the version of trainctl", [](PrepareOptions& options) { options.program = "2"; }},
            {"--restart", [](PrepareOptions& options) { options.restart = true; }},
@@ -305,7 +306,7 @@ TEST_F(PrepareKillTest, OtherOptionsBeginAnewAndSayWhy) {
     const auto dataset = Prepare(options);
     ASSERT_TRUE(dataset.ok()) << c.words << dataset.status();
     ASSERT_FALSE(notes_.empty()) << c.words;
-    EXPECT_THAT(notes_.back(), HasSubstr("begins anew")) << c.words;
+    EXPECT_THAT(notes_.back(), HasSubstr("starting over")) << c.words;
     EXPECT_THAT(notes_.back(), HasSubstr(c.words));
     const auto files = Files();
     fs::remove_all(Path("out"));
@@ -319,13 +320,13 @@ TEST_F(PrepareKillTest, BadInputBehindACommitCostsOnlyItsFile) {
   const absl::Status status = Prepare(Options(false)).status();
   EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData);
   EXPECT_THAT(status.message(), HasSubstr("c.jsonl:152"));
-  EXPECT_THAT(status.message(), HasSubstr("the same command goes on"));
+  EXPECT_THAT(status.message(), HasSubstr("run the same command to continue"));
   EXPECT_EQ(Files().count("corpus.idx"), 0u);
   Write("c.jsonl", good);
   const auto dataset = Prepare(Options(false));
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   ASSERT_EQ(notes_.size(), 1u);
-  EXPECT_THAT(notes_[0], HasSubstr("goes on behind 121 documents"));
+  EXPECT_THAT(notes_[0], HasSubstr("resuming after 121 documents"));
   EXPECT_THAT(notes_[0], HasSubstr("c.jsonl has changed"));
   const auto files = Files();
   fs::remove_all(Path("out"));
@@ -335,13 +336,14 @@ TEST_F(PrepareKillTest, BadInputBehindACommitCostsOnlyItsFile) {
 TEST_F(PrepareKillTest, ABadLineBehindACommitCanBeSkippedWithoutDoingTheRestAgain) {
   Write("c.jsonl", Lines(150) + "rubbish\n" + Lines(9));
   const absl::Status status = Prepare(Options(false)).status();
-  EXPECT_THAT(status.message(), HasSubstr("c.jsonl:152:1: not valid JSON; --on-bad-line skip leaves such"));
+  EXPECT_THAT(status.message(),
+              HasSubstr("c.jsonl:152:1: not valid JSON; to skip such lines, use --on-bad-line skip"));
   PrepareOptions skips = Options(false);
   skips.on_bad_line = "skip";
   notes_.clear();
   const auto dataset = Prepare(skips);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
-  EXPECT_THAT(notes_, testing::ElementsAre(testing::StartsWith("goes on behind")));
+  EXPECT_THAT(notes_, testing::ElementsAre(testing::StartsWith("resuming after")));
   EXPECT_EQ(dataset->left_out.count, 1);
   const auto files = Files();
   fs::remove_all(Path("out"));
@@ -351,7 +353,59 @@ TEST_F(PrepareKillTest, ABadLineBehindACommitCanBeSkippedWithoutDoingTheRestAgai
   ASSERT_TRUE(KillAt(skips, "sealed", 1));
   notes_.clear();
   EXPECT_THAT(Prepare(Options(false)).status().message(), HasSubstr("c.jsonl:152:1"));
-  EXPECT_THAT(notes_, testing::ElementsAre("begins anew: --on-bad-line was skip and is stop"));
+  EXPECT_THAT(notes_, testing::ElementsAre("starting over: --on-bad-line was skip and is now stop"));
+}
+
+// This process's standard input, from a file, until destruction.
+class StandardInputFrom {
+ public:
+  explicit StandardInputFrom(const std::string& path) : before_(::dup(STDIN_FILENO)) {
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    EXPECT_GE(file, 0);
+    EXPECT_EQ(::dup2(file, STDIN_FILENO), STDIN_FILENO);
+    ::close(file);
+  }
+  ~StandardInputFrom() {
+    ::dup2(before_, STDIN_FILENO);
+    ::close(before_);
+  }
+
+ private:
+  int before_;
+};
+
+TEST_F(PrepareKillTest, StandardInputIsNeverContinued) {
+  PrepareOptions from_file = Options(false);
+  from_file.inputs = {Path("b.jsonl")};
+  const auto expected = Undisturbed(from_file);
+  PrepareOptions options = from_file;
+  options.inputs = {kStandardInput};
+  options.kind = "jsonl";
+  const StandardInputFrom input(Path("b.jsonl"));
+  EXPECT_FALSE(KillAt(options, "committed", 1)) << "there is no commit";
+  fs::remove_all(Path("out"));
+  // What another preparation left is not taken up, nor what is complete but for its names.
+  ASSERT_EQ(::lseek(STDIN_FILENO, 0, SEEK_SET), 0);
+  ASSERT_TRUE(KillAt(options, "sealed", 1));
+  notes_.clear();
+  ASSERT_EQ(::lseek(STDIN_FILENO, 0, SEEK_SET), 0);
+  const auto dataset = Prepare(options);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_THAT(notes_,
+              testing::ElementsAre(HasSubstr("starting over: an interrupted preparation of standard input")));
+  auto files = Files();
+  EXPECT_EQ(files["corpus.bin"], expected.at("corpus.bin"));
+  EXPECT_EQ(files["corpus.idx"], expected.at("corpus.idx"));
+  EXPECT_THAT(files["corpus.json"], HasSubstr("\"path\": \"-\""));
+  EXPECT_EQ(files.size(), 3u);
+
+  std::atomic<bool> stop = true;
+  options.stop = &stop;
+  options.overwrite = true;
+  const absl::Status stopped = Prepare(options).status();
+  EXPECT_TRUE(absl::IsCancelled(stopped));
+  EXPECT_THAT(stopped.message(), HasSubstr("no standard input is kept"));
+  EXPECT_FALSE(CanGoOn(options.prefix));
 }
 
 TEST_F(PrepareKillTest, LinesLeftOutBeforeAKillAreStillCounted) {

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "data/document_store.h"
 #include "data/fingerprint.h"
+#include "data/prepared_tokenizer.h"
 #include "tests/unit/data/data_test_util.h"
 
 namespace trainctl::data {
@@ -134,6 +135,15 @@ TEST_F(PrepareTest, ProgressEndsAtAllBytes) {
   EXPECT_EQ(total, 700002);
 }
 
+TEST_F(PrepareTest, MarkersInATextAreNoted) {
+  PrepareOptions options =
+      Options({Write("a.txt", "One.\n[EOS]\nTwo."), Write("b.jsonl", "{\"text\":\"</s>\"}\n")});
+  std::vector<std::string> notes;
+  options.note = [&](absl::string_view line) { notes.emplace_back(line); };
+  ASSERT_TRUE(Prepare(options).ok());
+  EXPECT_THAT(notes, testing::ElementsAre(HasSubstr("the text contains [EOS] (once, in ")));
+}
+
 TEST_F(PrepareTest, BadInputLeavesNoFileBehind) {
   const std::string good = Write("a.txt", "hello");
   struct Case {
@@ -145,11 +155,12 @@ TEST_F(PrepareTest, BadInputLeavesNoFileBehind) {
            {{good, Write("b.jsonl", "{\"text\":\"x\"}\nrubbish\n")}, ExitCode::kBadData, "b.jsonl:2:1"},
            {{good, Path("none.txt")}, ExitCode::kBadData, "none.txt"},
            {{good, Path(".")}, ExitCode::kBadData, "is a folder"},
-           {{Write("e.txt", "")}, ExitCode::kBadData, "hold no text"},
+           {{Write("e.txt", "")}, ExitCode::kBadData, "contain no text"},
            {{good, Write("p.txt", kLfsPointer)}, ExitCode::kBadData, "git lfs pull"},
            {{good, Write("p.jsonl", kLfsPointer)}, ExitCode::kBadData, "git lfs pull"},
-           {{Path("x.bin")}, ExitCode::kUsage, "tokenized already"},
-           {{good, Path("x.parquet")}, ExitCode::kUsage, ".parquet"},
+           {{Path("x.bin")}, ExitCode::kUsage, "already tokenized"},
+           {{good, Write("x.parquet", "x")}, ExitCode::kBadData, "does not begin with PAR1"},
+           {{good, Write("p.parquet", kLfsPointer)}, ExitCode::kBadData, "git lfs pull"},
            {{}, ExitCode::kUsage, "no input"},
        }) {
     const absl::Status status = Prepare(Options(c.inputs)).status();
@@ -250,6 +261,19 @@ TEST_F(PrepareTest, ARecipesTokenizerMustBeTheOneOfItsData) {
   EXPECT_FALSE(OpenTrainSource(recipe).ok());
   std::filesystem::remove(Path("out/corpus.json"));
   EXPECT_TRUE(OpenTrainSource(recipe).ok());
+}
+
+TEST_F(PrepareTest, TheEndOfPreparedDocumentsIsFound) {
+  recipe::DataConfig data;
+  data.tokenizer = WriteTokenizer("tokenizer.json");
+  data.train = {Source({WriteIndexed("differ", {{0, 5}, {1, 4}}), WriteIndexed("plain", {{0}, {3, 0}}),
+                        WriteIndexed("same", {{0, 5}, {1, 5}, {}, {2, 0, 5}}), Write("a.txt", "ab</s>")})};
+  const auto tokenizer = tokenizer::Tokenizer::Load(data.tokenizer);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const std::vector<PreparedEnd> ends = FindPreparedEnds(data, **tokenizer);
+  ASSERT_EQ(ends.size(), 1u);
+  EXPECT_EQ(ends[0].file, Path("same.bin"));
+  EXPECT_EQ(ends[0].id, 5);
 }
 
 TEST_F(PrepareTest, TheReportBesideADatasetIsNotAGitLfsPointer) {

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "absl/strings/escaping.h"
 #include "tests/unit/data/data_test_util.h"
 
@@ -25,40 +27,51 @@ TEST_F(TextMarkers, EachMarkerIsCountedAndItsFirstFileNamed) {
 
 TEST_F(TextMarkers, EveryKnownMarkerIsFound) {
   for (const char* marker :
-       {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|im_end|>", "<|eot_id|>"}) {
+       {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|im_end|>", "<|eot_id|>", "<end_of_turn>",
+        "<|end|>", "<｜end▁of▁sentence｜>", "<|EOT|>", "<|END_OF_TURN_TOKEN|>", "[EOS]", "<|eom_id|>",
+        "<|return|>", "<|end_of_turn|>", "<|eot|>"}) {
     const std::string path = Write("a.txt", absl::StrCat("a", marker));
     EXPECT_THAT(FindTextMarkers({path}), ElementsAre(TextMarker{marker, 1, path}));
+    EXPECT_EQ(FindTextMarkers({path}, marker).size(), 1u);
   }
+  const std::string own = Write("own.txt", "One.\n~over~\nTwo.\n~over~");
+  EXPECT_THAT(FindTextMarkers({own}), IsEmpty());
+  EXPECT_THAT(FindTextMarkers({own}, "~over~"), ElementsAre(TextMarker{"~over~", 2, own}));
 }
 
-TEST_F(TextMarkers, OnlyTheFirstMiBOfTheFirst64FilesIsChecked) {
-  const std::string blank(size_t{1} << 20, ' ');
-  EXPECT_THAT(FindTextMarkers({Write("behind.txt", blank + "</s>")}), IsEmpty());
-  EXPECT_THAT(FindTextMarkers({Write("cut.txt", blank.substr(3) + "</s>")}), IsEmpty());
-  EXPECT_EQ(FindTextMarkers({Write("last.txt", blank.substr(4) + "</s>")}).size(), 1u);
-  std::vector<std::string> files(64, Write("plain.txt", "x"));
-  files.push_back(Write("marked.txt", "</s>"));
+// A text of which only samples are checked has its markers everywhere, or at its end.
+TEST_F(TextMarkers, LargeFilesAndManyOfThemAreSampled) {
+  const std::string blank(size_t{11} << 17, ' ');
+  EXPECT_EQ(FindTextMarkers({Write("end.txt", blank + "</s>")}).size(), 1u);
+  std::string stories;
+  while (stories.size() < size_t{40} << 20) stories += blank.substr(0, 1000) + "<|endoftext|>";
+  const auto found = FindTextMarkers({Write("stories.txt", stories)});
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_GT(found[0].count, 900) << "of a MiB";
+  EXPECT_LT(found[0].count, 1100);
+  std::vector<std::string> files(1000, Write("plain.txt", "x"));
   EXPECT_THAT(FindTextMarkers(files), IsEmpty());
-  files.erase(files.begin());
+  std::fill(files.begin() + 900, files.end(), Write("marked.txt", "</s>"));
   EXPECT_EQ(FindTextMarkers(files).size(), 1u);
 }
 
-TEST_F(TextMarkers, PackedFilesAndThoseThatCannotBeReadAreSkipped) {
+TEST_F(TextMarkers, CompressedFilesAreReadAndThoseThatCannotBeReadAreSkipped) {
   const std::string plain = Write("plain.txt", "</s>");
-  const std::string gzip = absl::HexStringToBytes("1f8b08") + "</s>";
+  // printf 'a</s>b</s>' | gzip -n
+  const std::string packed = Write(
+      "packed.txt.gz", absl::HexStringToBytes("1f8b08000000000000034bb4d12fb64b02110018bd61790a000000"));
   const std::string zstd = absl::HexStringToBytes("28b52ffd") + "</s>";
-  EXPECT_THAT(FindTextMarkers({Write("a", gzip), Write("b", zstd), Write("c.gz", "</s>"), Path("absent"),
-                               Path(""), plain}),
-              ElementsAre(TextMarker{"</s>", 1, plain}));
+  EXPECT_THAT(
+      FindTextMarkers({Write("b", zstd), Write("c.gz", "</s>"), Path("absent"), Path(""), packed, plain}),
+      ElementsAre(TextMarker{"</s>", 3, packed}));
 }
 
 TEST_F(TextMarkers, TheNoteSaysWhatAndWhereAndWhatToDo) {
   EXPECT_EQ(FormatTextMarkers({}), "");
-  EXPECT_EQ(
-      FormatTextMarkers({{"<|endoftext|>", 1234, "d/stories.txt"}}),
-      "the text contains <|endoftext|> (1234 times, first in d/stories.txt) in the parts that were checked, "
-      "but a text file is one document, and a marker in it does not end one: split the text at the markers "
-      "into JSONL with a document per line");
+  EXPECT_EQ(FormatTextMarkers({{"<|endoftext|>", 1234, "d/stories.txt"}}),
+            "the text contains <|endoftext|> (1234 times, first in d/stories.txt) in the parts that were "
+            "checked, but a text file is a single document, and markers do not split it; convert the text to "
+            "JSONL with one document per line");
   EXPECT_THAT(FormatTextMarkers({{"</s>", 1, "a"}, {"<eos>", 2, "b"}}),
               HasSubstr("contains </s> (once, in a) and <eos> (2 times, first in b) in the parts"));
   EXPECT_THAT(FormatTextMarkers({{"</s>", 1, "a"}, {"<eos>", 2, "b"}, {"<|im_end|>", 3, "b"}}),

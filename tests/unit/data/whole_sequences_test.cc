@@ -123,16 +123,14 @@ TEST_F(WholeSequencesTest, LongerDocumentsAreLeftOutOrCutAndCounted) {
   recipe.data.shuffle = false;
   const DataReport left_out = CheckData(recipe);
   EXPECT_THAT(left_out.problems, IsEmpty());
-  EXPECT_THAT(left_out.notes,
-              Contains("data.train[0]: 2 documents placed whole; 2 longer than 10 tokens left "
-                       "out; 90.0 % of each sequence is used"));
+  EXPECT_THAT(left_out.notes, Contains("data.train[0]: 2 documents packed whole; 2 longer than 10 tokens "
+                                       "skipped; 90.0 % of each sequence is used"));
   const auto source = OpenTrainSource(recipe);
   EXPECT_THAT(WholeDocuments(MustGet(**source, 0, {0, 1}), lengths), ElementsAre(ElementsAre(0, 2)));
 
   recipe.data.long_documents = "cut";
-  EXPECT_THAT(CheckData(recipe).notes,
-              Contains("data.train[0]: 2 documents placed whole; 2 longer than 10 tokens cut; 96.7 % of each "
-                       "sequence is used"));
+  EXPECT_THAT(CheckData(recipe).notes, Contains("data.train[0]: 2 documents packed whole; 2 longer than 10 "
+                                                "tokens truncated; 96.7 % of each sequence is used"));
   const Batch cut = MustGet(**OpenTrainSource(recipe), 0, {0, 3});
   EXPECT_EQ(cut.tokens[10], 1000);
   EXPECT_EQ(cut.tokens[19], 1009);
@@ -144,8 +142,7 @@ TEST_F(WholeSequencesTest, LongerDocumentsAreLeftOutOrCutAndCounted) {
   const DataReport none = CheckData(recipe);
   ASSERT_EQ(none.problems.size(), 1u);
   EXPECT_EQ(ExitCodeFor(none.problems[0]), ExitCode::kBadData);
-  EXPECT_THAT(none.problems[0].message(),
-              HasSubstr("all of its 4 documents have more than data.seq_len = 3"));
+  EXPECT_THAT(none.problems[0].message(), HasSubstr("all 4 documents have more than data.seq_len = 3"));
   EXPECT_THAT(none.problems[0].message(), HasSubstr("the longest has 12"));
 }
 

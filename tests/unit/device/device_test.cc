@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/graph.h"
+#include "kernels/kernels.h"
 
 namespace trainctl::device {
 namespace {

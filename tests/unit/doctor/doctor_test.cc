@@ -54,7 +54,7 @@ class DoctorTest : public ::testing::Test {
           absl::StrCat("Limit                     Soft Limit           Hard Limit           Units     \n",
                        "Max processes             ", processes, " 256000 processes \n",
                        "Max open files            ", files, " 1048576 files     \n",
-                       "Max locked memory         ", locked, " unlimited bytes     \n"));
+                       "Max locked memory         ", locked, " unlimited bytes     \n", more_limits_));
   }
   Machine Inspect() {
     const absl::StatusOr<Machine> machine = InspectMachine(sources_);
@@ -76,6 +76,7 @@ class DoctorTest : public ::testing::Test {
   }
 
   std::string root_;
+  std::string more_limits_;  // rows of /proc/self/limits
   Sources sources_;
   std::map<std::string, std::string> variables_;
   DiskRoom disk_ = {int64_t{100} << 30, int64_t{200} << 30};
@@ -93,12 +94,12 @@ TEST_F(DoctorTest, TellsTheBatchJobAndWhatOfItARunDoesNotUse) {
   variables["SLURMD_NODENAME"] = "n2";
   const Finding several = Find(Inspect(), "batch job");
   EXPECT_EQ(several.health, Health::kNote);
-  EXPECT_EQ(several.value, "Slurm's 71, on n[1-4]; this is n2");
-  EXPECT_THAT(several.advice, HasSubstr("3 of these would be idle"));
+  EXPECT_EQ(several.value, "Slurm's 71, on n[1-4]; this node is n2");
+  EXPECT_THAT(several.advice, HasSubstr("would leave 3 of them idle"));
   variables["SLURM_STEP_NUM_TASKS"] = "4";
   EXPECT_EQ(Find(Inspect(), "copies").health, Health::kWarning);
   variables["SLURM_JOB_NODELIST"] = "n[1-";
-  EXPECT_THAT(Find(Inspect(), "batch job").advice, HasSubstr("not closed"));
+  EXPECT_THAT(Find(Inspect(), "batch job").advice, HasSubstr("never closed"));
 }
 
 TEST_F(DoctorTest, AHealthyMachineWithoutAccelerators) {
@@ -137,7 +138,7 @@ TEST_F(DoctorTest, UnequalOrUnknownAcceleratorsAreSaid) {
   const Machine machine = Inspect();
   EXPECT_EQ(machine.device, nullptr);
   EXPECT_EQ(Find(machine, "accelerators").health, Health::kWarning);
-  EXPECT_THAT(Find(machine, "accelerators").advice, HasSubstr("not alike"));
+  EXPECT_THAT(Find(machine, "accelerators").advice, HasSubstr("the devices differ"));
 }
 
 TEST_F(DoctorTest, WhatIsWrongHasAnAdvice) {
@@ -175,7 +176,7 @@ TEST_F(DoctorTest, RdmaPortsWithTheirRatesAndWhatTheyNeed) {
   EXPECT_EQ(Find(Inspect(), "locked memory").value, "8.00 MiB");
   port("mlx5_1", "1: DOWN");
   EXPECT_EQ(Find(Inspect(), "RDMA").health, Health::kNote);
-  EXPECT_THAT(Find(Inspect(), "RDMA").advice, HasSubstr("not active: mlx5_1/1"));
+  EXPECT_THAT(Find(Inspect(), "RDMA").advice, HasSubstr("inactive: mlx5_1/1"));
   port("mlx5_0", "2: INIT");
   EXPECT_EQ(Find(Inspect(), "RDMA").health, Health::kWarning);
 }
@@ -184,10 +185,45 @@ TEST_F(DoctorTest, LimitsThatAreTooLowAreSaidWithTheWayUp) {
   SetLimits("256", "500", "65536");
   const Machine machine = Inspect();
   EXPECT_EQ(Find(machine, "open files").health, Health::kWarning);
-  EXPECT_THAT(Find(machine, "open files").advice, HasSubstr("up to 1048576"));
+  EXPECT_THAT(Find(machine, "open files").advice, HasSubstr("raise it to 1048576"));
   EXPECT_EQ(Find(machine, "processes").health, Health::kWarning);
   // Without RDMA nothing is locked.
   EXPECT_EQ(Find(machine, "locked memory").health, Health::kGood);
+}
+
+TEST_F(DoctorTest, EveryLimitOfAProcessIsListed) {
+  const auto set = [&](const std::string& address_space, const std::string& file, const std::string& core) {
+    more_limits_ = absl::StrCat("Max address space         ", address_space, " unlimited bytes     \n",
+                                "Max file size             ", file, " unlimited bytes     \n",
+                                "Max core file size        ", core, " unlimited bytes     \n");
+    SetLimits("1048576", "256000", "unlimited");
+  };
+  set("unlimited", "unlimited", "0");
+  for (const char* name : {"address space", "file size", "processes", "tasks of group", "core files"}) {
+    EXPECT_EQ(Find(Inspect(), name).health, Health::kGood) << name;
+  }
+  EXPECT_EQ(Find(Inspect(), "core files").value, "off");
+  set("1073741824", "104857600", "unlimited");
+  EXPECT_EQ(Find(Inspect(), "address space").health, Health::kBad);
+  EXPECT_EQ(Find(Inspect(), "address space").value, "1.00 GiB");
+  EXPECT_EQ(Find(Inspect(), "file size").health, Health::kWarning);
+  EXPECT_EQ(Find(Inspect(), "core files").health, Health::kNote);
+  Write("/proc/sys/kernel/core_pattern", "|/usr/lib/systemd/systemd-coredump %P\n");
+  EXPECT_EQ(Find(Inspect(), "core files").health, Health::kGood);
+  set("8589934592", "1099511627776", "0");
+  EXPECT_EQ(Find(Inspect(), "address space").health, Health::kWarning);
+  EXPECT_EQ(Find(Inspect(), "file size").health, Health::kGood);
+
+  Write("/proc/self/cgroup", "0::/job\n");
+  Write("/sys/fs/cgroup/job/pids.max", "20\n");
+  Write("/sys/fs/cgroup/job/pids.current", "3\n");
+  EXPECT_EQ(Find(Inspect(), "tasks of group").health, Health::kWarning);
+  EXPECT_EQ(Find(Inspect(), "tasks of group").value, "20, 3 in use (pids.max of /sys/fs/cgroup/job)");
+  // The kernel does not apply ulimit -u to root.
+  SetLimits("1048576", "100", "unlimited");
+  EXPECT_EQ(Find(Inspect(), "processes").health, Health::kWarning);
+  Write("/proc/self/status", "Name: a\nUid:\t0\t0\t0\t0\nThreads:\t1\n");
+  EXPECT_EQ(Find(Inspect(), "processes").health, Health::kGood);
 }
 
 TEST_F(DoctorTest, AFolderThatCannotBeWrittenIsBad) {
@@ -232,9 +268,14 @@ TEST_F(DoctorTest, WhatAContainerCutsOffIsSaid) {
   Write("/sys/fs/cgroup/job/memory.current", "1073741824\n");
   Write("/.dockerenv", "");
   const Finding finding = Find(Inspect(), "limits of group");
-  EXPECT_THAT(finding.value, HasSubstr("4.00 GiB of the machine's 16.00 GiB"));
+  EXPECT_THAT(finding.value, HasSubstr("4.00 GiB of the machine's 16.00 GiB (memory.max)"));
   EXPECT_THAT(finding.value, HasSubstr("in a container"));
   EXPECT_EQ(finding.health, Health::kNote);
+  EXPECT_THAT(finding.advice, HasSubstr("the kernel kills a worker"));
+  Write("/sys/fs/cgroup/job/memory.high", "2147483648\n");
+  EXPECT_THAT(Find(Inspect(), "limits of group").value,
+              HasSubstr("2.00 GiB of the machine's 16.00 GiB (memory.high)"));
+  EXPECT_THAT(Find(Inspect(), "limits of group").advice, HasSubstr("throttles the group's processes"));
 }
 
 TEST_F(DoctorTest, ASlowOrResetClockAndStrictOvercommitAreWarnings) {
@@ -305,7 +346,7 @@ TEST_F(DoctorTest, AutoIsTheDeviceThatTheDriverShows) {
 
   setenv("FAKE_NVML", "unlike", 1);
   EXPECT_THAT(DetectDevice(sources_).status().message(),
-              HasSubstr("not alike (NVIDIA H100 80GB HBM3, NVIDIA L4)"));
+              HasSubstr("different kinds of devices (NVIDIA H100 80GB HBM3, NVIDIA L4)"));
   setenv("FAKE_NVML", "refuse", 1);
   EXPECT_EQ(ExitCodeFor(DetectDevice(sources_).status()), ExitCode::kEnvironment);
   EXPECT_THAT(DetectDevice(sources_).status().message(), HasSubstr("version mismatch"));
@@ -348,7 +389,7 @@ TEST_F(DoctorTest, DoctorAndAutoSeeTheGpusThatTheEnvironmentShows) {
         << none;
     machine = Inspect();
     EXPECT_EQ(machine.device, nullptr);
-    EXPECT_EQ(Find(machine, "accelerators").value, "none that a run sees");
+    EXPECT_EQ(Find(machine, "accelerators").value, "none visible to a run");
     EXPECT_EQ(Find(machine, "visible GPUs").value, "0");
     EXPECT_FALSE(Has(machine, "device memory"));
     EXPECT_THAT(ClusterTable(machine), HasSubstr("device = \"cpu\""));
@@ -469,7 +510,7 @@ TEST_F(DoctorTest, TheWorkerIsTriedAndItsWordsAreKept) {
     Write("/worker", absl::StrCat("#!/bin/sh\n", hang, "\n"));
     ASSERT_EQ(::chmod((root_ + "/worker").c_str(), 0755), 0);
     EXPECT_THAT(InspectWorker(root_ + "/worker", absl::Milliseconds(300)).advice,
-                HasSubstr("does not end within"));
+                HasSubstr("did not finish within"));
   }
   EXPECT_EQ(script("exec yes").health, Health::kBad);
 }

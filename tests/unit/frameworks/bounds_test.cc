@@ -36,32 +36,34 @@ class RandomWorkloads {
     Workload w;
     const int64_t heads = Pick<int64_t>({4, 6, 8, 12, 16, 32, 64});
     const int64_t head_dim = Pick<int64_t>({64, 128});
-    w.model = {.layers = Between(1, Chance(0.3) ? 80 : 12),
-               .hidden = heads * head_dim,
-               .ffn = heads * head_dim * Between(2, 4),
-               .heads = heads,
-               .kv_heads = heads / Pick<int64_t>({1, 2}),
-               .head_dim = head_dim,
-               .vocab = Pick<int64_t>({1000, 32000, 128256}),
-               .gated_mlp = Chance(0.7)};
-    w.model.qkv_bias = w.model.attention_out_bias = w.model.mlp_bias = Chance(0.2);
-    w.model.layer_norm = Chance(0.3);
+    w.model = model::LlamaOf({.layers = Between(1, Chance(0.3) ? 80 : 12),
+                              .hidden = heads * head_dim,
+                              .ffn = heads * head_dim * Between(2, 4),
+                              .heads = heads,
+                              .kv_heads = heads / Pick<int64_t>({1, 2}),
+                              .head_dim = head_dim,
+                              .vocab = Pick<int64_t>({1000, 32000, 128256})});
+    SetEach(w.model, &model::Mlp::gated, Chance(0.7));
+    SetAllLinearBiases(w.model, Chance(0.2));
+    w.model.norm.kind = Chance(0.3) ? model::NormKind::kLayer : model::NormKind::kRms;
     w.model.tie_embeddings = Chance(0.3);
     w.model.dropout = Chance(0.1);
     w.model.learned_positions = Chance(0.1) ? 2048 : 0;
     if (Chance(0.35)) {
-      w.model.experts = model::Experts{.num_experts = Pick<int64_t>({4, 6, 8, 64}),
-                                       .top_k = Between(1, 4),
-                                       .ffn = heads * 32,
-                                       .shared_ffn = Chance(0.3) ? heads * 32 : 0,
-                                       .dense_layers = Chance(0.4) ? Between(0, w.model.layers) : 0};
+      SetExperts(w.model,
+                 model::Experts{.num_experts = Pick<int64_t>({4, 6, 8, 64}),
+                                .top_k = Between(1, 4),
+                                .ffn = heads * 32,
+                                .shared_ffn = Chance(0.3) ? heads * 32 : 0},
+                 Chance(0.4) ? Between(0, NumLayers(w.model)) : 0);
     }
     if (Chance(0.15)) {
-      w.model.latent = model::LatentAttention{.query_rank = Chance(0.5) ? 256 : 0,
-                                              .key_value_rank = 128,
-                                              .nope_dim = 64,
-                                              .rope_dim = 32,
-                                              .value_dim = 64};
+      SetEach(w.model, &model::Attention::latent,
+              model::LatentAttention{.query_rank = Chance(0.5) ? 256 : 0,
+                                     .key_value_rank = 128,
+                                     .nope_dim = 64,
+                                     .rope_dim = 32,
+                                     .value_dim = 64});
     }
     w.seq_len = Pick<int64_t>({256, 2048, 8192, 32768});
     w.micro_batch = Pick<int64_t>({1, 1, 2, 4});
@@ -80,7 +82,7 @@ class RandomWorkloads {
     w.mesh.cp = Pick<int64_t>({1, 1, 2, 4});
     const int64_t dp = Pick<int64_t>({1, 2, 3, 8, 32, 256});
     w.mesh.dp_replicate = dp;
-    if (w.model.experts.has_value()) {
+    if (FindExperts(w.model) != nullptr) {
       w.mesh.ep = Pick<int64_t>({1, 2, 4, 8});
       w.mesh.etp = Chance(0.3) ? w.mesh.tp : 1;
       if (!w.mesh.HasExpertView()) w.mesh.ep = w.mesh.etp = 1;
@@ -105,9 +107,9 @@ class RandomWorkloads {
       w.virtual_stages = Between(limits.min_virtual_stages, std::min(limits.max_virtual_stages, 4));
     }
     const int64_t stages = w.mesh.pp * w.virtual_stages;
-    if (stages > 1 && stages <= w.model.layers && Chance(0.2)) {
+    if (stages > 1 && stages <= NumLayers(w.model) && Chance(0.2)) {
       w.stage_layers.assign(static_cast<size_t>(stages), 1);
-      for (int64_t rest = w.model.layers - stages; rest > 0; --rest) {
+      for (int64_t rest = NumLayers(w.model) - stages; rest > 0; --rest) {
         ++w.stage_layers[static_cast<size_t>(Between(0, stages - 1))];
       }
     }
@@ -126,10 +128,10 @@ class RandomWorkloads {
 
 std::string Describe(const Workload& w) {
   return absl::StrCat(
-      w.framework->name, " ", w.device->name, " layers ", w.model.layers, " hidden ", w.model.hidden,
+      w.framework->name, " ", w.device->name, " layers ", NumLayers(w.model), " hidden ", w.model.hidden,
       " vocab ", w.model.vocab, " tied ", w.model.tie_embeddings, " dropout ", w.model.dropout, " experts ",
-      w.model.experts.has_value() ? w.model.experts->num_experts : 0, " dense ",
-      w.model.experts.has_value() ? w.model.experts->dense_layers : 0, " seq ", w.seq_len, " mb ",
+      FindExperts(w.model) != nullptr ? FindExperts(w.model)->num_experts : 0, " dense ",
+      FindExperts(w.model) != nullptr ? NumDenseLayers(w.model) : 0, " seq ", w.seq_len, " mb ",
       w.micro_batch, " x ", w.num_micro_batches(), " tp ", w.mesh.tp, " pp ", w.mesh.pp, " ",
       schedule::PipelineKindName(w.Pipeline()), " v ", w.virtual_stages, " cp ", w.mesh.cp, " ep ", w.mesh.ep,
       " etp ", w.mesh.etp, " dp ", w.mesh.data_degree(), " zero ", w.zero_stage, "/", w.mesh.dp_shard,
@@ -219,15 +221,15 @@ double MemoryBoundOf(const Workload& w) { return MemoryBoundOf(w, LayerTermsOf(w
 // most, may need less than the last one.
 TEST(BoundsTest, TheRankThatReservesMostMayHaveFewerTensorsThanAnother) {
   Workload w;
-  w.model = {.layers = 10,
-             .hidden = 768,
-             .ffn = 1536,
-             .heads = 12,
-             .kv_heads = 12,
-             .head_dim = 64,
-             .vocab = 128256,
-             .gated_mlp = true};
-  w.model.experts = model::Experts{.num_experts = 4, .top_k = 1, .ffn = 384};
+  w.model = model::LlamaOf({.layers = 10,
+                            .hidden = 768,
+                            .ffn = 1536,
+                            .heads = 12,
+                            .kv_heads = 12,
+                            .head_dim = 64,
+                            .vocab = 128256});
+  SetEach(w.model, &model::Mlp::gated, true);
+  SetExperts(w.model, model::Experts{.num_experts = 4, .top_k = 1, .ffn = 384});
   SetMachine(w, "megatron-core", "mi300x");
   w.seq_len = 32768;
   w.mesh = {.pp = 3, .dp_shard = 8, .cp = 2, .ep = 4};
@@ -243,14 +245,9 @@ TEST(BoundsTest, TheRankThatReservesMostMayHaveFewerTensorsThanAnother) {
 // Megatron-LM pads a vocabulary, and so the logits: a rank without the head has none of them.
 TEST(BoundsTest, ARankWithoutTheHeadHasNoLogits) {
   Workload w;
-  w.model = {.layers = 31,
-             .hidden = 1024,
-             .ffn = 2048,
-             .heads = 16,
-             .kv_heads = 8,
-             .head_dim = 64,
-             .vocab = 1000,
-             .gated_mlp = true};
+  w.model = model::LlamaOf(
+      {.layers = 31, .hidden = 1024, .ffn = 2048, .heads = 16, .kv_heads = 8, .head_dim = 64, .vocab = 1000});
+  SetEach(w.model, &model::Mlp::gated, true);
   SetMachine(w, "megatron-core", "mi300x");
   w.seq_len = 32768;
   w.micro_batch = 4;
@@ -267,14 +264,14 @@ TEST(BoundsTest, ARankWithoutTheHeadHasNoLogits) {
 // for.
 TEST(BoundsTest, CopiesFromTheHostHideBehindTheAdditionOfGradients) {
   Workload w;
-  w.model = {.layers = 1,
-             .hidden = 4096,
-             .ffn = 12288,
-             .heads = 32,
-             .kv_heads = 32,
-             .head_dim = 128,
-             .vocab = 128256,
-             .gated_mlp = true};
+  w.model = model::LlamaOf({.layers = 1,
+                            .hidden = 4096,
+                            .ffn = 12288,
+                            .heads = 32,
+                            .kv_heads = 32,
+                            .head_dim = 128,
+                            .vocab = 128256});
+  SetEach(w.model, &model::Mlp::gated, true);
   SetMachine(w, "torchtitan", "v100");
   w.seq_len = 2048;
   w.recompute = RecomputeKind::kFull;

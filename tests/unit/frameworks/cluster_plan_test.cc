@@ -347,7 +347,7 @@ TEST(ClusterPlan, ModelsOfTheCatalogueAndOfFoldersAreTheSame) {
   folder.emplace_back("model.layers=16");
   const auto half = recipe::LoadRecipeText(kSmall, "r.toml", folder, access, recipe::Purpose::kWhatIf);
   ASSERT_TRUE(half.ok()) << half.status();
-  EXPECT_EQ(MakeClusterPlan(*half)->space.base.model.layers, 16);
+  EXPECT_EQ(NumLayers(MakeClusterPlan(*half)->space.base.model), 16);
 }
 
 TEST(ClusterPlan, AFrameworkIsProposedOnlyWhatItHas) {
@@ -426,9 +426,10 @@ TEST(ClusterPlan, ShippedRecipesHaveAPlan) {
 
 TEST(ClusterPlan, EveryMistakeIsOneClearError) {
   EXPECT_THAT(ErrorOf({"cluster.device=h1000"}), HasSubstr("--set: cluster.device: "));
-  EXPECT_THAT(ErrorOf({"cluster.node=dgx-h100"}), HasSubstr("has h100-sxm-80gb, not the a100-sxm-80gb"));
+  EXPECT_THAT(ErrorOf({"cluster.node=dgx-h100"}),
+              HasSubstr("contains h100-sxm-80gb, but cluster.device is a100-sxm-80gb"));
   EXPECT_THAT(ErrorOf({"cluster.node=dgx-h1"}), HasSubstr("cluster.node: "));
-  EXPECT_THAT(ErrorOf({"cluster.nodes=1000000"}), HasSubstr("is more than the 1048576 devices"));
+  EXPECT_THAT(ErrorOf({"cluster.nodes=1000000"}), HasSubstr("exceeds the limit of 1048576 devices"));
   EXPECT_THAT(ErrorOf({"model.preset=llama9-1b"}),
               HasSubstr("model.preset = 'llama9-1b' is not known; the nearest are llama"));
   EXPECT_THAT(ErrorOf({"plan.framework=torchtitn"}), HasSubstr("has no profile; there are megatron-core"));

@@ -208,7 +208,7 @@ TEST(DataParallelTime, APipelineOfPyTorchScattersOnce) {
 // of which 8 ranks have different ones, a half.
 TEST(DataParallelTime, APartOfTheExpertsIsSharedByFewerRanks) {
   Workload w = Replicated("torchtitan", 16, 3);
-  w.model.experts = model::Experts{.num_experts = 64, .top_k = 4, .ffn = 1024};
+  SetExperts(w.model, model::Experts{.num_experts = 64, .top_k = 4, .ffn = 1024});
   w.mesh.ep = 8;
   const RankParameters own = ParametersOfRank(w, 0);
   FrameworkProfile no_copies = *w.framework;

@@ -25,13 +25,13 @@ using ::testing::HasSubstr;
 
 Workload Llama8B() {
   Workload w;
-  w.model = {.layers = 32,
-             .hidden = 4096,
-             .ffn = 14336,
-             .heads = 32,
-             .kv_heads = 8,
-             .head_dim = 128,
-             .vocab = 128256};
+  w.model = model::LlamaOf({.layers = 32,
+                            .hidden = 4096,
+                            .ffn = 14336,
+                            .heads = 32,
+                            .kv_heads = 8,
+                            .head_dim = 128,
+                            .vocab = 128256});
   w.seq_len = 8192;
   w.global_batch = 128;
   w.device = cluster::FindDevice("h100-sxm-80gb")->device;
@@ -66,23 +66,24 @@ class RandomSpaces {
   SearchSpace Space() {
     Workload base;
     const int64_t heads = Pick<int64_t>({4, 6, 8, 12, 16});
-    base.model = {.layers = Between(1, 9),
-                  .hidden = heads * 64,
-                  .ffn = heads * Pick<int64_t>({128, 256, 172}),
-                  .heads = heads,
-                  .kv_heads = heads / Pick<int64_t>({1, 2}),
-                  .head_dim = 64,
-                  .vocab = Pick<int64_t>({1000, 32000, 128256}),
-                  .gated_mlp = Chance(0.7)};
-    base.model.layer_norm = Chance(0.3);
+    base.model = model::LlamaOf({.layers = Between(1, 9),
+                                 .hidden = heads * 64,
+                                 .ffn = heads * Pick<int64_t>({128, 256, 172}),
+                                 .heads = heads,
+                                 .kv_heads = heads / Pick<int64_t>({1, 2}),
+                                 .head_dim = 64,
+                                 .vocab = Pick<int64_t>({1000, 32000, 128256})});
+    SetEach(base.model, &model::Mlp::gated, Chance(0.7));
+    base.model.norm.kind = Chance(0.3) ? model::NormKind::kLayer : model::NormKind::kRms;
     base.model.tie_embeddings = Chance(0.3);
     base.model.dropout = Chance(0.1);
     if (Chance(0.3)) {
-      base.model.experts = model::Experts{.num_experts = Pick<int64_t>({4, 6, 8}),
-                                          .top_k = Between(1, 3),
-                                          .ffn = heads * 32,
-                                          .shared_ffn = Chance(0.3) ? heads * 32 : 0,
-                                          .dense_layers = Chance(0.3) ? 1 : 0};
+      SetExperts(base.model,
+                 model::Experts{.num_experts = Pick<int64_t>({4, 6, 8}),
+                                .top_k = Between(1, 3),
+                                .ffn = heads * 32,
+                                .shared_ffn = Chance(0.3) ? heads * 32 : 0},
+                 Chance(0.3) ? 1 : 0);
     }
     base.seq_len = Pick<int64_t>({512, 2048, 8192, 16384});
     base.global_batch = Pick<int64_t>({1, 4, 6, 8, 16, 24, 32});
@@ -345,10 +346,10 @@ TEST(ExploreTest, TheFrontIsFasterWhereItNeedsMore) {
 // A million candidates are bounded, and few simulated.
 TEST(ExploreTest, TheLargestModelOnTheLargestCluster) {
   Workload base = Llama8B();
-  base.model.layers = 126;
+  SetNumLayers(base.model, 126);
   base.model.hidden = 16384;
-  base.model.ffn = 53248;
-  base.model.heads = 128;
+  SetEach(base.model, &model::Mlp::ffn, 53248);
+  SetEach(base.model, &model::Attention::heads, 128);
   base.global_batch = 2048;
   const auto found = Explore(SpaceOf(base, 16384), Goal());
   ASSERT_TRUE(found.ok()) << found.status();
@@ -507,7 +508,7 @@ TEST(ExploreTest, WhatIsImpossibleIsAUsageErrorThatNamesTheConstraint) {
   EXPECT_THAT(message(with([](SearchSpace& s) { s.memory_limit_bytes = -1; })),
               HasSubstr("memory_limit_bytes"));
   EXPECT_THAT(message(with([](SearchSpace& s) { s.base.device = nullptr; })), HasSubstr("device"));
-  EXPECT_THAT(message(with([](SearchSpace& s) { s.base.model.layers = 0; })), HasSubstr("layers"));
+  EXPECT_THAT(message(with([](SearchSpace& s) { SetNumLayers(s.base.model, 0); })), HasSubstr("layers"));
   EXPECT_THAT(message(with([](SearchSpace& s) { s.base.global_batch = 0; })), HasSubstr("global_batch"));
   EXPECT_THAT(message(with([](SearchSpace& s) { s.tp.assign(5000, 1); })), HasSubstr("5000"));
   EXPECT_THAT(message(good, {.price_per_gpu_hour = -3}), HasSubstr("price_per_gpu_hour"));

@@ -38,9 +38,9 @@ TEST(Overlap, HiddenCommunicationCostsTheUnitsThatItTakes) {
 }
 
 TEST(LayerWork, SaysWhatItLeavesOut) {
-  model::ModelSpec model;
+  model::Architecture model;
   EXPECT_THAT(LeftOut(model), testing::IsEmpty());
-  model.post_norms = true;
+  SetEach(model, &model::Layer::norms, model::NormPlaces::kBeforeAndAfter);
   EXPECT_THAT(LeftOut(model), testing::ElementsAre(testing::HasSubstr("norms after attention")));
   model.mtp_layers = 1;
   EXPECT_THAT(LeftOut(model), testing::Contains(testing::HasSubstr("num_nextn_predict_layers")));
@@ -94,7 +94,7 @@ TEST(LayerTime, ARingHidesBehindAttentionAndOtherKindsDoNot) {
 
 Workload WithExperts() {
   Workload w = SmallJob();
-  w.model.experts = model::Experts{.num_experts = 64, .top_k = 8, .ffn = 1408};
+  SetExperts(w.model, model::Experts{.num_experts = 64, .top_k = 8, .ffn = 1408});
   w.mesh.dp_replicate = 16;
   w.mesh.ep = 16;
   w.global_batch = 16;
@@ -199,9 +199,10 @@ TEST(LayerTime, ASmallLayerWaitsForItsHost) {
   Workload w = SmallJob("fsdp1");
   w.seq_len = 16;
   w.model.hidden = 512;
-  w.model.ffn = 1024;
-  w.model.heads = w.model.kv_heads = 8;
-  w.model.head_dim = 64;
+  SetEach(w.model, &model::Mlp::ffn, 1024);
+  SetEach(w.model, &model::Attention::heads, 8);
+  SetEach(w.model, &model::Attention::kv_heads, 8);
+  SetEach(w.model, &model::Attention::head_dim, 64);
   // Four products, attention and seven passes at least, 13.48 us each.
   const PassTimes eager = LayerPassTimes(w, 0, {}, true);
   EXPECT_GT(eager.ForwardPass(), 10 * 13.48e-6);
@@ -227,11 +228,11 @@ TEST(LayerTime, WhatGptOssAddsToExpertsAreKernelsOfTheirOwn) {
   // each and one.
   Workload w = WithExperts();
   w.launches_operators = false;
-  w.model.qkv_bias = w.model.attention_out_bias = w.model.mlp_bias = true;
+  SetAllLinearBiases(w.model, true);
   Workload plain = w;
-  plain.model.mlp_bias = false;
+  SetEach(plain.model, &model::Mlp::bias, false);
   const double rate = simulate::BytesPerSecond(*w.device);
-  const double elements = 4096.0 * static_cast<double>(w.model.experts->top_k * w.model.hidden);
+  const double elements = 4096.0 * static_cast<double>(FindExperts(w.model)->top_k * w.model.hidden);
   EXPECT_NEAR(Difference(w, plain).forward, 12 * elements / rate + 9 * 2e-6, 1e-9);
   EXPECT_NEAR(Difference(w, plain).input_backward, 16 * elements / rate + 25 * 2e-6, 1e-9);
   w.expert_dispatch = plain.expert_dispatch = ExpertDispatch::kNodeAware;
@@ -239,8 +240,9 @@ TEST(LayerTime, WhatGptOssAddsToExpertsAreKernelsOfTheirOwn) {
   EXPECT_NEAR(Difference(w, plain).input_backward, 40 * elements / rate + 25 * 2e-6, 1e-9);
   // Clamps: r w of gate and product, r w of both joined; r r w and r w backward.
   w = plain;
-  w.model.clamped_gate = true;
-  const double columns = 4096.0 * static_cast<double>(w.model.experts->top_k * 2 * w.model.experts->ffn);
+  SetEach(w.model, &model::Mlp::clamped, true);
+  const double columns =
+      4096.0 * static_cast<double>(FindExperts(w.model)->top_k * 2 * FindExperts(w.model)->ffn);
   EXPECT_NEAR(Difference(w, plain).forward, 8 * columns / rate, 3e-6);
   EXPECT_NEAR(Difference(w, plain).input_backward, 10 * columns / rate, 3e-6);
   // Others have them in one kernel with the activation, or with the product.
@@ -285,7 +287,7 @@ TEST(LayerTime, RowsOfExpertsAreFilledUpInLowPrecision) {
 TEST(OperatorTime, ExpertsWithOddRowsArePadded) {
   // 65,536 rows of six experts are 10,922 2/3 each: 10,944 with 32 at a time, and no operand of odd rows.
   Workload w = SmallJob("megatron-bridge", "gb300-279gb");
-  w.model.experts = model::Experts{.num_experts = 384, .top_k = 8, .ffn = 2048};
+  SetExperts(w.model, model::Experts{.num_experts = 384, .top_k = 8, .ffn = 2048});
   w.precision = Precision::kMxfp8;
   WorkItem item{.kind = WorkKind::kMatmul, .batch = 6, .rows = 65536.0 / 6, .inner = 7168, .columns = 4096};
   item.fp8 = item.expert = true;
@@ -337,8 +339,8 @@ TEST(LayerTime, SmallKernelsOfExpertLayersFollowEachOther) {
   none.framework = &without;
   EXPECT_NEAR(Difference(w, none).forward, 24 * 2e-6, 1e-8);
   EXPECT_NEAR(Difference(w, none).input_backward, 48 * 2e-6, 1e-8);
-  w.model.experts.reset();
-  none.model.experts.reset();
+  SetExperts(w.model, std::nullopt);
+  SetExperts(none.model, std::nullopt);
   EXPECT_EQ(Difference(w, none).total(), 0);
 }
 
@@ -363,7 +365,7 @@ TEST(LayerTime, TheDeviceIdlesWhileTheHostWaitsForCounts) {
   EXPECT_EQ(waits([](Workload& x) { x.fused_experts = true; }), 0);
   EXPECT_EQ(waits([](Workload& x) { x.launches_operators = false; }), 0);
   EXPECT_EQ(waits([](Workload& x) { x.mesh.ep = 1; }), 0);
-  EXPECT_EQ(waits([](Workload& x) { x.model.experts.reset(); }), 0);
+  EXPECT_EQ(waits([](Workload& x) { SetExperts(x.model, std::nullopt); }), 0);
 }
 
 TEST(OperatorTime, ProbabilitiesOfExpertsHaveAGradientOfTheirOwn) {
@@ -385,7 +387,7 @@ TEST(LayerTime, StretchedPositionsAreRotatedStepByStep) {
   // 24 bytes an element of queries and keys instead of 4, and 20 instead of 4 backward.
   Workload w = SmallJob();
   Workload fused = w;
-  w.model.yarn = true;
+  w.model.rope.yarn = true;
   const double rotated = 4096.0 * (32 + 8) * 128;
   const double rate = simulate::BytesPerSecond(*w.device);
   EXPECT_NEAR(Difference(w, fused).forward, 20 * rotated / rate, 1e-9);
@@ -396,7 +398,7 @@ TEST(LayerTime, NormsOfQueriesAndKeysMoveThem) {
   // Four bytes an element forward, six backward (the profile's own figures), and 2 us for each kernel.
   Workload w = SmallJob();
   const Workload without = w;
-  w.model.qk_norm = true;
+  SetEach(w.model, &model::Attention::qk_norm, model::QkNorm::kHead);
   const double normed = 4096.0 * (32 + 8) * 128;
   const double rate = simulate::BytesPerSecond(*w.device);
   EXPECT_NEAR(Difference(w, without).forward, 4 * normed / rate + 2e-6, 1e-9);
@@ -413,11 +415,11 @@ TEST(LayerWork, AWindowLimitsTheKeysThatAQuerySees) {
   };
   EXPECT_EQ(keys(), 2048);
   // 128 each, but for the first 128 queries half of that: 128 - 128 * 64 / 4096.
-  w.model.sliding_window = 128;
+  SetWindow(w.model, 128);
   EXPECT_EQ(keys(), 126);
-  w.model.sliding_window_share = 0.5;
+  SetWindow(w.model, 128, /*period=*/2);
   EXPECT_EQ(keys(), (126 + 2048) / 2.0);
-  w.model.sliding_window = 100'000;  // longer than the sequence
+  SetWindow(w.model, 100'000);  // longer than the sequence
   EXPECT_EQ(keys(), 2048);
 }
 
@@ -434,7 +436,7 @@ TEST(LayerTime, ModulesAreRecomputedAlone) {
   EXPECT_GT(again(kExpertActivation), 0);
   EXPECT_GT(again(kWholeExperts), 5 * again(kExpertActivation));
   EXPECT_NEAR(again(kLayerNorms | kExpertActivation), again(kLayerNorms) + again(kExpertActivation), 1e-12);
-  w.model.experts.reset();
+  SetExperts(w.model, std::nullopt);
   EXPECT_GT(again(kPlainMlp), 0);
   // Its two products are most of an MLP, which is most of the products.
   EXPECT_GT(again(kPlainMlp), 0.5 * LayerPassTimes(w, 0, {}, true).forward);

@@ -106,7 +106,7 @@ TEST(Neighbours, AreOfWhatTheFrameworkHas) {
 
 TEST(Neighbours, OneDeviceHasSomeToo) {
   Workload w = GptToDraw(PipelineKind::k1F1B, 1, 1, 4);
-  w.model.layers = 12;
+  SetNumLayers(w.model, 12);
   w.mesh = {};
   w.zero_stage = 0;
   w.global_batch = 4;

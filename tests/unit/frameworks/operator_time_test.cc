@@ -58,14 +58,14 @@ TEST(Bias, ItsGradientReadsThoseOfTheOutputs) {
   Workload w = SmallJob("internevo", "a100-sxm-80gb");
   const WorkItem item = {.kind = WorkKind::kMatmul, .rows = 4096, .inner = 4096, .columns = 14336};
   const ForwardBackward without = OperatorSeconds(item, w);
-  w.model.qkv_bias = w.model.attention_out_bias = w.model.mlp_bias = true;
+  SetAllLinearBiases(w.model, true);
   const ForwardBackward with = OperatorSeconds(item, w);
   EXPECT_EQ(with.forward, without.forward);
   EXPECT_NEAR(with.backward - without.backward, 4096.0 * 14336 * 2 / kA100 + 2e-6, 1e-9);
   // Where the product adds to the gradient of the weights it sums that of the bias too.
   w = SmallJob("megatron-core");
   const double fused = OperatorSeconds(item, w).backward;
-  w.model.qkv_bias = w.model.attention_out_bias = w.model.mlp_bias = true;
+  SetAllLinearBiases(w.model, true);
   EXPECT_EQ(OperatorSeconds(item, w).backward, fused);
 }
 
@@ -110,8 +110,8 @@ TEST(Launches, AWaitingHostAddsItsTimeToEveryKernel) {
   FrameworkProfile framework = *FindFramework("megatron-deepspeed");
   Workload w = SmallJob("megatron-deepspeed", "a100-sxm-80gb");
   w.framework = &framework;
-  w.model.gated_mlp = false;
-  w.model.qkv_bias = w.model.attention_out_bias = w.model.mlp_bias = true;
+  SetEach(w.model, &model::Mlp::gated, false);
+  SetAllLinearBiases(w.model, true);
   w.mesh.tp = 2;
   w.recompute = RecomputeKind::kFull;
   const PassTimes waits = LayerPassTimes(w, 0, {}, true);

@@ -16,8 +16,8 @@ using schedule::PipelineKind;
 
 Workload Job(int64_t pp, int64_t virtual_stages, int64_t micro_batches) {
   Workload w;
-  w.model = {
-      .layers = 48, .hidden = 512, .ffn = 2048, .heads = 8, .kv_heads = 8, .head_dim = 64, .vocab = 32000};
+  w.model = model::LlamaOf(
+      {.layers = 48, .hidden = 512, .ffn = 2048, .heads = 8, .kv_heads = 8, .head_dim = 64, .vocab = 32000});
   w.seq_len = 128;
   w.global_batch = micro_batches;
   w.mesh.pp = pp;
@@ -105,12 +105,12 @@ TEST(PipelineRank, StagesAreCutAsTheJobSaysOrAsTheFrameworkDoes) {
   EXPECT_EQ(LayersOfStage(w, 3).count, 10);
   // BLOOM's chronicle: 78 layers on 12 stages leave 1 on the last, 7 on the others.
   Workload bloom = Job(12, 1, 16);
-  bloom.model.layers = 78;
+  SetNumLayers(bloom.model, 78);
   bloom.framework = FindFramework("megatron-deepspeed");
   for (int64_t stage = 0; stage < 11; ++stage) EXPECT_EQ(LayersOfStage(bloom, stage).count, 7) << stage;
   EXPECT_EQ(LayersOfStage(bloom, 11).count, 1);
   // With the embeddings as layers 70 of them lie 5, 6 ten times, 5.
-  bloom.model.layers = 70;
+  SetNumLayers(bloom.model, 70);
   bloom.embedding_is_layer = true;
   EXPECT_EQ(LayersOfStage(bloom, 0).count, 5);
   EXPECT_EQ(LayersOfStage(bloom, 5).count, 6);
@@ -140,8 +140,7 @@ TEST(Validate, NamedLayersAndExpertDegreesMustAddUp) {
 
 TEST(PipelineRank, ExpertsAreCutByBothTheirDegrees) {
   Workload w = Job(1, 1, 1);
-  w.model.experts =
-      model::Experts{.num_experts = 16, .top_k = 2, .ffn = 1024, .shared_ffn = 0, .dense_layers = 8};
+  SetExperts(w.model, model::Experts{.num_experts = 16, .top_k = 2, .ffn = 1024}, /*dense_layers=*/8);
   const double whole = ParametersOfRank(w, 0).experts;
   EXPECT_DOUBLE_EQ(whole, 40.0 * 16 * 3 * 512 * 1024);
   w.mesh.ep = 4;

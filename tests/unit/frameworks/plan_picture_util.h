@@ -10,13 +10,14 @@ namespace trainctl::frameworks {
 inline Workload GptToDraw(schedule::PipelineKind kind, int64_t virtual_stages, int64_t pp,
                           int64_t micro_batches) {
   Workload w;
-  w.model.layers = 96;
+  SetNumLayers(w.model, 96);
   w.model.hidden = 12288;
-  w.model.ffn = int64_t{4} * 12288;
-  w.model.heads = w.model.kv_heads = 96;
-  w.model.head_dim = 128;
+  SetEach(w.model, &model::Mlp::ffn, int64_t{4} * 12288);
+  SetEach(w.model, &model::Attention::heads, 96);
+  SetEach(w.model, &model::Attention::kv_heads, 96);
+  SetEach(w.model, &model::Attention::head_dim, 128);
   w.model.vocab = 51200;
-  w.model.gated_mlp = false;
+  SetEach(w.model, &model::Mlp::gated, false);
   w.seq_len = 2048;
   w.mesh.tp = 8;
   w.mesh.pp = pp;

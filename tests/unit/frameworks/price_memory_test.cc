@@ -9,7 +9,9 @@
 #include "frameworks/framework.h"
 #include "frameworks/layer_work.h"
 #include "frameworks/pipeline_rank.h"
-#include "model/model_spec.h"
+#include "model/architecture.h"
+#include "model/parameters.h"
+#include "model/presets.h"
 
 namespace trainctl::frameworks {
 namespace {
@@ -19,14 +21,14 @@ constexpr double kGiB = 1024.0 * 1024 * 1024;
 // Llama 3.2 3B (config.json of meta-llama/Llama-3.2-3B).
 Workload Llama3b() {
   Workload w;
-  w.model = {.layers = 28,
-             .hidden = 3072,
-             .ffn = 8192,
-             .heads = 24,
-             .kv_heads = 8,
-             .head_dim = 128,
-             .vocab = 128256,
-             .tie_embeddings = true};
+  w.model = model::LlamaOf({.layers = 28,
+                            .hidden = 3072,
+                            .ffn = 8192,
+                            .heads = 24,
+                            .kv_heads = 8,
+                            .head_dim = 128,
+                            .vocab = 128256});
+  w.model.tie_embeddings = true;
   w.seq_len = 4096;
   w.micro_batch = 2;
   w.global_batch = 2;
@@ -41,18 +43,18 @@ double Part(const MemoryPrice& price, MemoryPart part) { return price.parts[stat
 // A mixture of experts with latent attention, two tensor-parallel ranks.
 Workload Mixture() {
   Workload w = Llama3b();
-  w.model = {
-      .layers = 4,
-      .hidden = 2048,
-      .ffn = 11264,
-      .heads = 16,
-      .kv_heads = 16,
-      .head_dim = 128,
-      .vocab = 163840,
-      .experts =
-          model::Experts{.num_experts = 64, .top_k = 6, .ffn = 1408, .shared_ffn = 2816, .dense_layers = 1},
-      .latent = model::LatentAttention{
-          .query_rank = 0, .key_value_rank = 512, .nope_dim = 128, .rope_dim = 64, .value_dim = 128}};
+  w.model = model::LlamaOf({.layers = 4,
+                            .hidden = 2048,
+                            .ffn = 11264,
+                            .heads = 16,
+                            .kv_heads = 16,
+                            .head_dim = 128,
+                            .vocab = 163840});
+  SetExperts(w.model, model::Experts{.num_experts = 64, .top_k = 6, .ffn = 1408, .shared_ffn = 2816},
+             /*dense_layers=*/1);
+  SetEach(w.model, &model::Attention::latent,
+          model::LatentAttention{
+              .query_rank = 0, .key_value_rank = 512, .nope_dim = 128, .rope_dim = 64, .value_dim = 128});
   w.framework = FindFramework("megatron-bridge");
   w.micro_batch = 1;
   w.global_batch = 4;
@@ -114,7 +116,7 @@ TEST(PriceMemory, AnOptimizerMayNeedMoreThanThePasses) {
   w.recompute = RecomputeKind::kFull;
   w.seq_len = 128;
   w.model.vocab = 1000;
-  w.model.layers = 14;
+  SetNumLayers(w.model, 14);
   const MemoryPrice price = PriceMemory(w);
   EXPECT_EQ(price.moment, MemoryMoment::kStep);
   const double parameters = static_cast<double>(NumParameters(w.model)) - static_cast<double>(w.model.hidden);
@@ -233,7 +235,7 @@ TEST(PriceMemory, GradientsAreCopiedToBeReduced) {
   EXPECT_NEAR((bf16.device_bytes - bf16.needed_bytes) / (parameters * 2), 1, 1e-3);
   // What is there then has to fit: weights, gradients in two precisions and their copy.
   w.seq_len = 16;
-  w.model.layers = 200;
+  SetNumLayers(w.model, 200);
   const MemoryPrice deep = PriceMemory(w);
   const double all = static_cast<double>(NumParameters(w.model));
   EXPECT_EQ(deep.moment, MemoryMoment::kStep);
@@ -372,7 +374,7 @@ TEST(SavedBytes, ACheckpointAroundAttentionDropsAnOutputThatNobodyElseKeeps) {
 // Where the norm is part of the product behind it there is nothing to recompute.
 TEST(SavedBytes, ANormThatIsPartOfAProductStays) {
   Workload w = Mixture();
-  w.model.latent.reset();
+  SetEach(w.model, &model::Attention::latent, std::nullopt);
   w.recompute = RecomputeKind::kSelective;
   const auto dropped = [&](int64_t layer) {
     w.recompute_modules = 0;

@@ -212,13 +212,14 @@ TEST(Properties, TheBubbleIsTheClosedForm) {
   RandomJobs random(7);
   for (int i = 0; i < 20 * kJobs && compared < 300; ++i) {
     Workload w = random.Next();
-    if (w.mesh.pp == 1 || w.framework->embedding_counts_as_layer || w.model.experts.has_value()) continue;
+    if (w.mesh.pp == 1 || w.framework->embedding_counts_as_layer || FindExperts(w.model) != nullptr) continue;
     if (w.framework->blocking_launches) continue;  // every kernel of the head takes the host's time
     // Equal stages, a head and transfers that weigh little.
-    w.model.layers = w.mesh.pp * w.virtual_stages * (2 + random.Below(4));
+    SetNumLayers(w.model, w.mesh.pp * w.virtual_stages * (2 + random.Below(4)));
     w.model.hidden = 8192;
-    w.model.heads = w.model.kv_heads = 64;
-    w.model.head_dim = 128;
+    SetEach(w.model, &model::Attention::heads, 64);
+    SetEach(w.model, &model::Attention::kv_heads, 64);
+    SetEach(w.model, &model::Attention::head_dim, 128);
     w.model.vocab = 128;
     w.seq_len = 8192;
     w.mesh.cp = w.mesh.tp = 1;

@@ -32,24 +32,25 @@ class RandomJobs {
  private:
   Workload Draw() {
     Workload w;
-    model::ModelSpec& a = w.model;
-    a.heads = PowerOfTwo(7);
-    a.kv_heads = Coin() ? a.heads : std::max<int64_t>(1, a.heads / PowerOfTwo(3));
-    a.head_dim = 64 << Below(2);
-    a.hidden = a.heads * a.head_dim;
-    a.ffn = 128 * (1 + Below(200));
-    a.layers = 1 + Below(128);
+    model::Architecture& a = w.model;
+    SetEach(a, &model::Attention::heads, PowerOfTwo(7));
+    SetEach(a, &model::Attention::kv_heads,
+            Coin() ? AttentionOf(a).heads : std::max<int64_t>(1, AttentionOf(a).heads / PowerOfTwo(3)));
+    SetEach(a, &model::Attention::head_dim, 64 << Below(2));
+    a.hidden = AttentionOf(a).heads * AttentionOf(a).head_dim;
+    SetEach(a, &model::Mlp::ffn, 128 * (1 + Below(200)));
+    SetNumLayers(a, 1 + Below(128));
     a.vocab = 1000 + Below(200'000);
-    a.gated_mlp = Coin();
-    a.qkv_bias = a.attention_out_bias = a.mlp_bias = Coin();
-    a.layer_norm = Coin();
+    SetEach(a, &model::Mlp::gated, Coin());
+    SetAllLinearBiases(a, Coin());
+    a.norm.kind = Coin() ? model::NormKind::kLayer : model::NormKind::kRms;
     a.tie_embeddings = Coin();
     a.dropout = Below(8) == 0;
     if (Below(4) == 0) {
-      a.experts = model::Experts{.num_experts = PowerOfTwo(7), .top_k = 1, .ffn = 128 * (1 + Below(32))};
-      a.experts->top_k = std::min<int64_t>(a.experts->num_experts, PowerOfTwo(3));
-      a.experts->shared_ffn = Coin() ? a.experts->ffn : 0;
-      a.experts->dense_layers = Coin() ? 0 : Below(a.layers + 1);
+      model::Experts experts{.num_experts = PowerOfTwo(7), .top_k = 1, .ffn = 128 * (1 + Below(32))};
+      experts.top_k = std::min<int64_t>(experts.num_experts, PowerOfTwo(3));
+      experts.shared_ffn = Coin() ? experts.ffn : 0;
+      SetExperts(a, experts, Coin() ? 0 : Below(NumLayers(a) + 1));
     }
     w.seq_len = PowerOfTwo(7) * 256;
     w.precision = static_cast<Precision>(Below(6));
@@ -64,7 +65,7 @@ class RandomJobs {
     w.mesh.cp = Below(4) == 0 ? PowerOfTwo(3) : 1;
     const int64_t dp = PowerOfTwo(8);
     w.mesh.dp_replicate = dp;
-    w.mesh.ep = a.experts.has_value() ? std::min(PowerOfTwo(5), a.experts->num_experts) : 1;
+    w.mesh.ep = FindExperts(a) != nullptr ? std::min(PowerOfTwo(5), FindExperts(a)->num_experts) : 1;
     if (!w.mesh.HasExpertView()) w.mesh.ep = 1;
     w.zero_stage = static_cast<int>(Below(4));
     w.mesh.dp_shard = Below(4) == 0 ? std::max<int64_t>(1, dp / PowerOfTwo(3)) : dp;
@@ -81,15 +82,15 @@ class RandomJobs {
 };
 
 inline std::string DescribeJob(const Workload& w) {
-  return absl::StrCat(w.framework->name, " on ", w.device->name, ": ", w.model.layers, " x ", w.model.hidden,
-                      " ffn ", w.model.ffn, " heads ", w.model.heads, "/", w.model.kv_heads, " vocab ",
-                      w.model.vocab, w.model.experts.has_value() ? " experts " : "",
-                      w.model.experts.has_value() ? absl::StrCat(w.model.experts->num_experts) : "", " seq ",
-                      w.seq_len, " precision ", static_cast<int>(w.precision), " recompute ",
-                      static_cast<int>(w.recompute), " tp ", w.mesh.tp, " pp ", w.mesh.pp, " v ",
-                      w.virtual_stages, " cp ", w.mesh.cp, " ep ", w.mesh.ep, " dp ", w.mesh.data_degree(),
-                      " zero ", w.zero_stage, " group ", w.mesh.dp_shard, " micro-batch ", w.micro_batch,
-                      " batch ", w.global_batch);
+  return absl::StrCat(
+      w.framework->name, " on ", w.device->name, ": ", NumLayers(w.model), " x ", w.model.hidden, " ffn ",
+      MlpOf(w.model).ffn, " heads ", AttentionOf(w.model).heads, "/", AttentionOf(w.model).kv_heads,
+      " vocab ", w.model.vocab, FindExperts(w.model) != nullptr ? " experts " : "",
+      FindExperts(w.model) != nullptr ? absl::StrCat(FindExperts(w.model)->num_experts) : "", " seq ",
+      w.seq_len, " precision ", static_cast<int>(w.precision), " recompute ", static_cast<int>(w.recompute),
+      " tp ", w.mesh.tp, " pp ", w.mesh.pp, " v ", w.virtual_stages, " cp ", w.mesh.cp, " ep ", w.mesh.ep,
+      " dp ", w.mesh.data_degree(), " zero ", w.zero_stage, " group ", w.mesh.dp_shard, " micro-batch ",
+      w.micro_batch, " batch ", w.global_batch);
 }
 
 }  // namespace trainctl::frameworks

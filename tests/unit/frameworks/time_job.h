@@ -9,12 +9,12 @@ namespace trainctl::frameworks {
 
 inline Workload SmallJob(const char* framework = "megatron-core", const char* device = "h100-sxm-80gb") {
   Workload w;
-  w.model.layers = 32;
+  SetNumLayers(w.model, 32);
   w.model.hidden = 4096;
-  w.model.ffn = 14336;
-  w.model.heads = 32;
-  w.model.kv_heads = 8;
-  w.model.head_dim = 128;
+  SetEach(w.model, &model::Mlp::ffn, 14336);
+  SetEach(w.model, &model::Attention::heads, 32);
+  SetEach(w.model, &model::Attention::kv_heads, 8);
+  SetEach(w.model, &model::Attention::head_dim, 128);
   w.model.vocab = 128256;
   w.seq_len = 4096;
   w.micro_batch = 1;

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "frameworks/framework.h"
-#include "model/model_spec.h"
+#include "model/architecture.h"
 #include "tests/unit/frameworks/random_workload.h"
 #include "tests/unit/num_cases.h"
 
@@ -20,13 +20,14 @@ namespace {
 // A GPT of 96 layers of 12288 (arXiv 2005.14165) on 1,536 GPUs, as arXiv 2104.04473 cut it.
 Workload Gpt(schedule::PipelineKind kind, int64_t virtual_stages, int64_t pp, int64_t micro_batches) {
   Workload w;
-  w.model.layers = 96;
+  SetNumLayers(w.model, 96);
   w.model.hidden = 12288;
-  w.model.ffn = 4 * 12288;
-  w.model.heads = w.model.kv_heads = 96;
-  w.model.head_dim = 128;
+  SetEach(w.model, &model::Mlp::ffn, 4 * 12288);
+  SetEach(w.model, &model::Attention::heads, 96);
+  SetEach(w.model, &model::Attention::kv_heads, 96);
+  SetEach(w.model, &model::Attention::head_dim, 128);
   w.model.vocab = 51200;
-  w.model.gated_mlp = false;
+  SetEach(w.model, &model::Mlp::gated, false);
   w.seq_len = 2048;
   w.micro_batch = 1;
   w.mesh.tp = 8;

@@ -32,14 +32,14 @@ void Launch(const char* name, void (*kernel)(Parameters...), const Shape& shape,
 }  // namespace trainctl::kernels::cuda
 
 // clang-format off
+#include "kernels/cuda/activation.cu"
 #include "kernels/cuda/bias.cu"
 #include "kernels/cuda/cross_entropy.cu"
 #include "kernels/cuda/elementwise.cu"
 #include "kernels/cuda/embedding.cu"
 #include "kernels/cuda/optimizer.cu"
-#include "kernels/cuda/rms_norm.cu"
+#include "kernels/cuda/norm.cu"
 #include "kernels/cuda/rope.cu"
-#include "kernels/cuda/swiglu.cu"
 // clang-format on
 
 namespace trainctl::kernels {

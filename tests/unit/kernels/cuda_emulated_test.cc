@@ -226,6 +226,11 @@ TYPED_TEST(CudaEmulated, FlatOperators) {
     const auto x = Random<T>(count, 1), y = Random<T>(count, 2);
     const auto sum = Random<float>(count, 3);
     Check([&](const Kernels& k, Operands& o) { this->Of(k).add(o.Add(y), o.Add(x), count); });
+    Check([&](const Kernels& k, Operands& o) { this->Of(k).scale(o.Add(y), o.Add(x), 0.7f, count); });
+    Check([&](const Kernels& k, Operands& o) {
+      T* const in_place = o.Add(x);
+      this->Of(k).scale(in_place, in_place, -3.3f, count);
+    });
     Check([&](const Kernels& k, Operands& o) { this->Of(k).accumulate(o.Add(sum), o.Add(x), count); });
     Check([&](const Kernels& k, Operands& o) { this->Of(k).assign(o.Add(sum), o.Add(x), count); });
     Check([&](const Kernels& k, Operands& o) { this->Of(k).round(o.Add(y), o.Add(sum), count); });
@@ -243,20 +248,30 @@ TYPED_TEST(CudaEmulated, EmptyCallsLaunchNothing) {
   const uint8_t mask = 1;
   k.embedding(&t, &t, &token, 0, 1);
   k.embedding_backward(&f, &t, &token, 0, 1);
-  k.rms_norm(&t, &f, &t, &t, 1e-5f, 0, 1);
-  k.add_rms_norm(&t, &t, &f, &t, &t, 1e-5f, 0, 1);
-  k.rms_norm_backward(&t, &f, &t, &t, &f, &t, true, 0, 1);
+  k.rms_norm(&t, &f, &t, &t, Gain::kWeight, 1e-5f, 0, 1);
+  k.add_rms_norm(&t, &t, &f, &t, &t, Gain::kWeight, 1e-5f, 0, 1);
+  k.rms_norm_backward(&t, &f, &t, &t, &f, &t, Gain::kWeight, true, 0, 1);
+  k.rms_norm_heads(&t, &f, &t, &t, Gain::kWeight, 1e-5f, 0, 1, 1, 1, 1);
+  k.rms_norm_heads_backward(&t, &f, &t, &t, &f, &t, Gain::kWeight, 0, 1, 1, 1, 1);
+  k.layer_norm(&t, &f, &f, &t, &t, &t, Gain::kWeight, 1e-5f, 0, 1);
+  k.layer_norm_backward(&t, &f, &f, &t, &t, &f, &f, &t, Gain::kWeight, true, 0, 1);
   k.rope(&t, &token, &f, &f, 1, 0, 1, 2, 2);
+  k.partial_rope(&t, &token, &f, &f, 1, RopePairs::kNeighbors, 0, 1, 2, 2, 2);
   k.join_heads(&t, &t, &t, &t, &token, &f, &f, 0, 1, 1, 2);
   k.swiglu(&t, &t, 0, 1);
   k.swiglu_backward(&t, &t, &t, 0, 1);
+  k.gated_activation(&t, &t, Activation::kGelu, 0, 1);
+  k.gated_activation_backward(&t, &t, &t, Activation::kGelu, 0, 1);
+  k.activation(&t, &t, Activation::kGelu, 0);
+  k.activation_backward(&t, &t, &t, Activation::kGelu, 0);
+  k.scale(&t, &t, 2, 0);
   k.add(&t, &t, 0);
   k.add_bias(&t, &t, 0, 1);
   k.bias_gradient(&f, &t, 0, 1);
   k.accumulate(&f, &t, 0);
   k.assign(&f, &t, 0);
   k.round(&t, &f, 0);
-  k.cross_entropy(&loss, &t, &token, &mask, 0, &f, 0, 1);
+  k.cross_entropy(&loss, &t, &token, &mask, 0, 0, &f, 0, 1);
   EXPECT_EQ(Emulator::Get().launches(), before);
   EXPECT_EQ(f, 3);
   EXPECT_EQ(loss, 5);
@@ -270,13 +285,13 @@ TYPED_TEST(CudaEmulated, RmsNorm) {
     const auto x = Random<T>(n * h, 1), w = Random<T>(h, 2), y = Random<T>(n * h, 3);
     const std::vector<float> rstd(static_cast<size_t>(n));
     Check([&](const Kernels& k, Operands& o) {
-      this->Of(k).rms_norm(o.Add(y, Near<T>()), o.Add(rstd, kNearFloat), o.Add(x), o.Add(w), 1e-5f, rows,
-                           cols);
+      this->Of(k).rms_norm(o.Add(y, Near<T>()), o.Add(rstd, kNearFloat), o.Add(x), o.Add(w), Gain::kWeight,
+                           1e-5f, rows, cols);
     });
     Check([&](const Kernels& k, Operands& o) {
       T* const sum = o.Add(y);
-      this->Of(k).add_rms_norm(sum, o.Add(y, Near<T>()), o.Add(rstd, kNearFloat), o.Add(x), o.Add(w), 1e-5f,
-                               rows, cols);
+      this->Of(k).add_rms_norm(sum, o.Add(y, Near<T>()), o.Add(rstd, kNearFloat), o.Add(x), o.Add(w),
+                               Gain::kWeight, 1e-5f, rows, cols);
     });
   }
 }
@@ -291,15 +306,16 @@ TYPED_TEST(CudaEmulated, RmsNormBackward) {
     for (const bool accumulate : {false, true}) {
       SCOPED_TRACE(::testing::Message() << n << " x " << h << (accumulate ? ", accumulated" : ""));
       Check([&](const Kernels& k, Operands& o) {
-        this->Of(k).rms_norm_backward(o.Add(dx, Near<T>(1e-4)), o.Add(dw, kNearFloat), o.Add(dy), o.Add(x),
-                                      o.Add(rstd), o.Add(w), accumulate, rows, cols);
+        this->Of(k).rms_norm_backward(
+            o.Add(dx, Near<T>(1e-4)), o.Add(dw, kNearFloat), o.Add(dy), o.Add(x), o.Add(rstd), o.Add(w),
+            accumulate ? Gain::kOnePlusWeight : Gain::kWeight, accumulate, rows, cols);
       });
     }
     SCOPED_TRACE(::testing::Message() << n << " x " << h << ", over dy");
     Check([&](const Kernels& k, Operands& o) {
       T* in_place = o.Add(dy, Near<T>(1e-4));
       this->Of(k).rms_norm_backward(in_place, o.Add(dw, kNearFloat), in_place, o.Add(x), o.Add(rstd),
-                                    o.Add(w), false, rows, cols);
+                                    o.Add(w), Gain::kNone, false, rows, cols);
     });
   }
 }
@@ -310,16 +326,17 @@ TYPED_TEST(CudaEmulated, NormsOfRowsThatDoNotFitInRegisters) {
   const auto x = Random<T>(n * h, 1), w = Random<T>(h, 2), dy = Random<T>(n * h, 3), dx = Random<T>(n * h, 4);
   const std::vector<float> rstd = {0.5f, 2.0f}, dw = Random<float>(h, 6);
   Check([&](const Kernels& k, Operands& o) {
-    this->Of(k).rms_norm(o.Add(dy, Near<T>()), o.Add(rstd, kNearFloat), o.Add(x), o.Add(w), 1e-5f, n, h);
+    this->Of(k).rms_norm(o.Add(dy, Near<T>()), o.Add(rstd, kNearFloat), o.Add(x), o.Add(w), Gain::kWeight,
+                         1e-5f, n, h);
   });
   Check([&](const Kernels& k, Operands& o) {
     T* const sum = o.Add(dx);
-    this->Of(k).add_rms_norm(sum, o.Add(dy, Near<T>()), o.Add(rstd, kNearFloat), o.Add(x), o.Add(w), 1e-5f, n,
-                             h);
+    this->Of(k).add_rms_norm(sum, o.Add(dy, Near<T>()), o.Add(rstd, kNearFloat), o.Add(x), o.Add(w),
+                             Gain::kWeight, 1e-5f, n, h);
   });
   Check([&](const Kernels& k, Operands& o) {
     this->Of(k).rms_norm_backward(o.Add(dx, Near<T>(1e-4)), o.Add(dw, kNearFloat), o.Add(dy), o.Add(x),
-                                  o.Add(rstd), o.Add(w), true, n, h);
+                                  o.Add(rstd), o.Add(w), Gain::kWeight, true, n, h);
   });
 }
 
@@ -341,15 +358,85 @@ TYPED_TEST(CudaEmulated, WeightGradientOfANormOverManySlices) {
     std::vector<T> dx(dy.size()), expected_dx(dy.size());
     std::vector<float> dw = Random<float>(h, 6), expected_dw = dw;
     this->Of(EmulatedCudaTable())
-        .rms_norm_backward(dx.data(), dw.data(), dy.data(), x.data(), rstd.data(), w.data(), false, n, h);
+        .rms_norm_backward(dx.data(), dw.data(), dy.data(), x.data(), rstd.data(), w.data(), Gain::kWeight,
+                           false, n, h);
     this->Of(CpuTable(0))
         .rms_norm_backward(expected_dx.data(), expected_dw.data(), dy.data(), x.data(), rstd.data(), w.data(),
-                           false, n, h);
+                           Gain::kWeight, false, n, h);
     for (size_t i = 0; i < dw.size(); ++i)
       ASSERT_NEAR(dw[i], expected_dw[i], 1e-4) << n << " x " << h << ", " << doubles << ", column " << i;
     for (size_t i = 0; i < dx.size(); ++i) ASSERT_NEAR(AsFloat(dx[i]), AsFloat(expected_dx[i]), 0.05) << i;
   }
   cuda::emulated_workspace = workspace;
+}
+
+TYPED_TEST(CudaEmulated, LayerNorm) {
+  using T = TypeParam;
+  const Extent wider = {
+      2, 4 * 512 * (16 / static_cast<int64_t>(sizeof(T))) + 24};  // wider than the registers hold
+  for (const auto [n, h] : {Extent{1, 1}, Extent{3, 3}, Extent{5, 37}, Extent{20, 264}, wider}) {
+    const int64_t rows = n, cols = h;
+    const auto x = Random<T>(n * h, 1), w = Random<T>(h, 2), bias = Random<T>(h, 3), dy = Random<T>(n * h, 4),
+               y = Random<T>(n * h, 5);
+    const auto mean = Random<float>(n, 6), rstd = Random<float>(n, 7), dw = Random<float>(h, 8);
+    for (const bool has_bias : {false, true}) {
+      if (h > 1000 && !has_bias) continue;  // an emulated thread is slow
+      SCOPED_TRACE(::testing::Message() << n << " x " << h << (has_bias ? ", with a bias" : ""));
+      const Gain gain = has_bias ? Gain::kOnePlusWeight : Gain::kWeight;
+      Check([&](const Kernels& k, Operands& o) {
+        this->Of(k).layer_norm(o.Add(y, Near<T>()), o.Add(mean, kNearFloat), o.Add(rstd, kNearFloat),
+                               o.Add(x), o.Add(w), has_bias ? o.Add(bias) : nullptr, gain, 1e-5f, rows, cols);
+      });
+      Check([&](const Kernels& k, Operands& o) {
+        this->Of(k).layer_norm_backward(o.Add(y, Near<T>(1e-4)), o.Add(dw, {1e-4, 2e-5}),
+                                        has_bias ? o.Add(dw, kNearFloat) : nullptr, o.Add(dy), o.Add(x),
+                                        o.Add(mean), o.Add(rstd), o.Add(w), gain, has_bias, rows, cols);
+      });
+    }
+    if (h > 1000) continue;
+    SCOPED_TRACE(::testing::Message() << n << " x " << h << ", over dy, without a gain");
+    Check([&](const Kernels& k, Operands& o) {
+      T* const in_place = o.Add(dy, Near<T>(1e-4));
+      this->Of(k).layer_norm_backward(in_place, o.Add(dw), o.Add(dw, kNearFloat), in_place, o.Add(x),
+                                      o.Add(mean), o.Add(rstd), o.Add(w), Gain::kNone, false, rows, cols);
+    });
+  }
+}
+
+TYPED_TEST(CudaEmulated, RmsNormHeads) {
+  using T = TypeParam;
+  struct HeadsShape {
+    int64_t n, heads, d, y_stride, x_stride;
+  };
+  // One element, an odd number, one lane per head, half a warp, a whole warp, two units per lane, and heads
+  // that are too wide for a warp.
+  for (const HeadsShape& s :
+       {HeadsShape{1, 1, 1, 1, 1}, HeadsShape{5, 3, 7, 24, 23}, HeadsShape{9, 70, 8, 560, 560},
+        HeadsShape{20, 3, 64, 192, 256}, HeadsShape{3, 5, 128, 648, 640}, HeadsShape{2, 3, 256, 800, 768},
+        HeadsShape{2, 2, 520, 1048, 1040}}) {
+    const auto x = Random<T>(s.n * s.x_stride, 1), w = Random<T>(s.d, 2), y = Random<T>(s.n * s.y_stride, 3),
+               dy = Random<T>(s.n * s.y_stride, 4);
+    const auto rstd = Random<float>(s.n * s.heads, 5), dw = Random<float>(s.d, 6);
+    for (const Gain gain : {Gain::kWeight, Gain::kOnePlusWeight, Gain::kNone}) {
+      SCOPED_TRACE(::testing::Message() << s.n << " rows, " << s.heads << " heads of " << s.d << ", gain "
+                                        << static_cast<int>(gain));
+      Check([&](const Kernels& k, Operands& o) {
+        this->Of(k).rms_norm_heads(o.Add(y, Near<T>()), o.Add(rstd, kNearFloat), o.Add(x), o.Add(w), gain,
+                                   1e-5f, s.n, s.heads, s.d, s.y_stride, s.x_stride);
+      });
+      Check([&](const Kernels& k, Operands& o) {
+        this->Of(k).rms_norm_heads_backward(o.Add(y, Near<T>(1e-4)), o.Add(dw, {1e-4, 2e-5}), o.Add(dy),
+                                            o.Add(x), o.Add(rstd), o.Add(w), gain, s.n, s.heads, s.d,
+                                            s.y_stride, s.x_stride);
+      });
+    }
+    SCOPED_TRACE(::testing::Message() << s.n << " rows, " << s.heads << " heads of " << s.d << ", over dy");
+    Check([&](const Kernels& k, Operands& o) {
+      T* const in_place = o.Add(dy, Near<T>(1e-4));
+      this->Of(k).rms_norm_heads_backward(in_place, o.Add(dw, {1e-4, 2e-5}), in_place, o.Add(x), o.Add(rstd),
+                                          o.Add(w), Gain::kWeight, s.n, s.heads, s.d, s.y_stride, s.x_stride);
+    });
+  }
 }
 
 // Sums over rows: several slices, the most slices, columns in pieces where the workspace is small.
@@ -408,6 +495,30 @@ TYPED_TEST(CudaEmulated, Rope) {
   }
 }
 
+TYPED_TEST(CudaEmulated, PartialRope) {
+  using T = TypeParam;
+  struct RopeShape {
+    int64_t n, heads, d, rotated, stride;
+  };
+  const int64_t positions = 9;
+  for (const RopeShape& s :
+       {RopeShape{1, 1, 2, 2, 2}, RopeShape{3, 2, 7, 6, 16}, RopeShape{5, 3, 32, 16, 96},
+        RopeShape{2, 5, 80, 32, 400}, RopeShape{140, 1, 6, 4, 7}, RopeShape{2, 33, 64, 64, 2112}}) {
+    const auto x = Random<T>(s.n * s.stride, 1);
+    const auto cos = Random<float>(positions * (s.rotated / 2), 2),
+               sin = Random<float>(positions * (s.rotated / 2), 3);
+    const auto at = RandomIndices(s.n, 4, positions);
+    for (const RopePairs pairs : {RopePairs::kHalves, RopePairs::kNeighbors}) {
+      SCOPED_TRACE(::testing::Message() << s.n << " rows, " << s.heads << " heads of " << s.d << ", "
+                                        << s.rotated << " of which turn, stride " << s.stride);
+      Check([&](const Kernels& k, Operands& o) {
+        this->Of(k).partial_rope(o.Add(x, Near<T>()), o.Add(at), o.Add(cos), o.Add(sin), -1, pairs, s.n,
+                                 s.heads, s.d, s.rotated, s.stride);
+      });
+    }
+  }
+}
+
 TYPED_TEST(CudaEmulated, JoinHeads) {
   using T = TypeParam;
   struct HeadsShape {
@@ -448,6 +559,57 @@ TYPED_TEST(CudaEmulated, SwiGlu) {
       T* in_place = o.Add(gate_up, Near<T>(1e-4));
       this->Of(k).swiglu_backward(in_place, o.Add(dy), in_place, rows, cols);
     });
+  }
+}
+
+constexpr Activation kActivations[] = {Activation::kSiLU, Activation::kGelu, Activation::kGeluTanh,
+                                       Activation::kRelu, Activation::kReluSquared};
+
+TYPED_TEST(CudaEmulated, GatedActivations) {
+  using T = TypeParam;
+  for (const auto [n, f] : {Extent{1, 1}, Extent{5, 37}, Extent{70, 64}, Extent{1, 2052}}) {
+    const int64_t rows = n, cols = f;
+    const auto gate_up = Random<T>(n * 2 * f, 1, 2), dy = Random<T>(n * f, 2), out = Random<T>(n * f, 3),
+               dgate_up = Random<T>(n * 2 * f, 4);
+    for (const Activation activation : kActivations) {
+      SCOPED_TRACE(::testing::Message()
+                   << n << " x " << f << ", activation " << static_cast<int>(activation));
+      Check([&](const Kernels& k, Operands& o) {
+        this->Of(k).gated_activation(o.Add(out, Near<T>()), o.Add(gate_up), activation, rows, cols);
+      });
+      Check([&](const Kernels& k, Operands& o) {
+        this->Of(k).gated_activation_backward(o.Add(dgate_up, Near<T>(1e-4)), o.Add(dy), o.Add(gate_up),
+                                              activation, rows, cols);
+      });
+      Check([&](const Kernels& k, Operands& o) {
+        T* const in_place = o.Add(gate_up, Near<T>(1e-4));
+        this->Of(k).gated_activation_backward(in_place, o.Add(dy), in_place, activation, rows, cols);
+      });
+    }
+  }
+}
+
+TYPED_TEST(CudaEmulated, Activations) {
+  using T = TypeParam;
+  for (const int64_t count : {1, 37, 4096, 9001}) {
+    const auto x = Random<T>(count, 1, 2), dy = Random<T>(count, 2), out = Random<T>(count, 3);
+    for (const Activation activation : kActivations) {
+      SCOPED_TRACE(::testing::Message() << count << ", activation " << static_cast<int>(activation));
+      Check([&](const Kernels& k, Operands& o) {
+        this->Of(k).activation(o.Add(out, Near<T>()), o.Add(x), activation, count);
+      });
+      Check([&](const Kernels& k, Operands& o) {
+        T* const in_place = o.Add(x, Near<T>());
+        this->Of(k).activation(in_place, in_place, activation, count);
+      });
+      Check([&](const Kernels& k, Operands& o) {
+        this->Of(k).activation_backward(o.Add(out, Near<T>()), o.Add(dy), o.Add(x), activation, count);
+      });
+      Check([&](const Kernels& k, Operands& o) {
+        T* const in_place = o.Add(x, Near<T>());
+        this->Of(k).activation_backward(in_place, o.Add(dy), in_place, activation, count);
+      });
+    }
   }
 }
 
@@ -522,13 +684,18 @@ TYPED_TEST(CudaEmulated, CrossEntropy) {
       const auto targets = RandomIndices(n, 2, static_cast<uint64_t>(vocab));
       std::vector<uint8_t> mask(static_cast<size_t>(n), 1);
       for (size_t i = 2; i < mask.size(); i += 3) mask[i] = 0;
-      for (const bool gradient : {false, true}) {
-        SCOPED_TRACE(::testing::Message() << n << " x " << vocab << ", workspace of " << doubles);
-        const Tolerance near = gradient ? Near<T>(1e-6) : kExact;
+      for (const auto& [gradient, cap] :
+           {std::pair(false, 0.0f), std::pair(true, 0.0f), std::pair(false, 5.0f), std::pair(true, 5.0f)}) {
+        if (cap != 0 && doubles != workspace.size()) continue;
+        SCOPED_TRACE(::testing::Message()
+                     << n << " x " << vocab << ", workspace of " << doubles << ", cap " << cap);
+        const float of_logits = cap;
+        const bool with_gradient = gradient;
+        const Tolerance near = with_gradient ? Near<T>(1e-6) : kExact;
         Check([&](const Kernels& k, Operands& o) {
           this->Of(k).cross_entropy(o.Add(std::vector<double>{0.25}, {1e-5, 2e-6}), o.Add(logits, near),
-                                    o.Add(targets), o.Add(mask), 1e-2f,
-                                    gradient ? o.Add(std::vector<float>{0.125f}) : nullptr, rows, cols);
+                                    o.Add(targets), o.Add(mask), 1e-2f, of_logits,
+                                    with_gradient ? o.Add(std::vector<float>{0.125f}) : nullptr, rows, cols);
         });
       }
     }
@@ -559,7 +726,7 @@ TYPED_TEST(CudaEmulated, CrossEntropyOfExtremeLogits) {
     const float kOne = 1;
     const uint8_t mask = 1;
     double loss = 0;
-    this->Of(EmulatedCudaTable()).cross_entropy(&loss, logits.data(), &target, &mask, 0, &kOne, 1, vocab);
+    this->Of(EmulatedCudaTable()).cross_entropy(&loss, logits.data(), &target, &mask, 0, 0, &kOne, 1, vocab);
     if (std::isnan(row.loss)) {
       EXPECT_TRUE(std::isnan(loss)) << loss;
     } else {

@@ -40,9 +40,9 @@ constexpr int64_t kCols = 37;  // no multiple of a vector
 TEST_P(KernelsTest, RmsNormAndItsGradient) {
   const auto x = Random(kRows * kCols, 1), w = Random(kCols, 2), dy = Random(kRows * kCols, 3);
   std::vector<float> y(x.size()), rstd(kRows), dx(x.size()), dw(kCols, 0.5f);
-  k().f32.rms_norm(y.data(), rstd.data(), x.data(), w.data(), 1e-5f, kRows, kCols);
-  k().f32.rms_norm_backward(dx.data(), dw.data(), dy.data(), x.data(), rstd.data(), w.data(), false, kRows,
-                            kCols);
+  k().f32.rms_norm(y.data(), rstd.data(), x.data(), w.data(), Gain::kWeight, 1e-5f, kRows, kCols);
+  k().f32.rms_norm_backward(dx.data(), dw.data(), dy.data(), x.data(), rstd.data(), w.data(), Gain::kWeight,
+                            false, kRows, kCols);
   std::vector<double> dw_reference(kCols, 0.5);
   for (int64_t i = 0; i < kRows; ++i) {
     double squares = 0, dot = 0;
@@ -60,11 +60,11 @@ TEST_P(KernelsTest, RmsNormAndItsGradient) {
   // Added to, and written over the output's gradient.
   auto sum = Random(kRows * kCols, 4);
   const auto before = sum;
-  k().f32.rms_norm_backward(sum.data(), dw.data(), dy.data(), x.data(), rstd.data(), w.data(), true, kRows,
-                            kCols);
+  k().f32.rms_norm_backward(sum.data(), dw.data(), dy.data(), x.data(), rstd.data(), w.data(), Gain::kWeight,
+                            true, kRows, kCols);
   auto in_place = dy;
   k().f32.rms_norm_backward(in_place.data(), dw.data(), in_place.data(), x.data(), rstd.data(), w.data(),
-                            false, kRows, kCols);
+                            Gain::kWeight, false, kRows, kCols);
   for (size_t i = 0; i < sum.size(); ++i) {
     EXPECT_NEAR(sum[i], before[i] + dx[i], 1e-5);
     EXPECT_EQ(in_place[i], dx[i]);
@@ -146,7 +146,7 @@ void CheckCrossEntropy(const TypedKernels& kernels, double tolerance) {
   const double z = 0.0078125;  // exact as a float, too
   const float scale = 0.125f;
   double loss = 1, expected = 1;
-  kernels.cross_entropy(&loss, logits.data(), targets.data(), mask.data(), float(z), &scale, kRows, kCols);
+  kernels.cross_entropy(&loss, logits.data(), targets.data(), mask.data(), float(z), 0, &scale, kRows, kCols);
   for (int64_t i = 0; i < kRows; ++i) {
     double sum = 0;
     for (int64_t j = 0; j < kCols; ++j) sum += std::exp(double(before[i * kCols + j]));
@@ -174,7 +174,7 @@ TEST_P(KernelsTest, CrossEntropyShowsNonFiniteLogits) {
     const int32_t target = 1;
     const uint8_t mask = 1;
     double loss = 0;
-    k().f32.cross_entropy(&loss, logits.data(), &target, &mask, 0, nullptr, 1, kCols);
+    k().f32.cross_entropy(&loss, logits.data(), &target, &mask, 0, 0, nullptr, 1, kCols);
     EXPECT_FALSE(std::isfinite(loss)) << bad;
   }
 }

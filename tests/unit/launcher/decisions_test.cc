@@ -218,15 +218,48 @@ TEST(SrunCommand, AgentsGetALoginsEnvironmentUnlessTheRecipeSaysOtherwise) {
 }
 
 TEST(SrunEnvironment, LeavesTheAgentTheWholeNode) {
-  const std::vector<std::string> kept = {"PATH=/bin", "SLURM_JOB_ID=7", "SLURM_GPUS_PER_NODE=8",
-                                         "SLURM_MEM_PER_CPU=500", "MY_PER_TASK=1"};
+  const std::vector<std::string> kept = {"PATH=/bin",
+                                         "SLURM_JOB_ID=7",
+                                         "SLURM_GPUS_ON_NODE=8",
+                                         "MY_PER_TASK=1",
+                                         "SLURM_JOB_CPUS_PER_NODE=4",
+                                         "SLURM_CONF=/etc/s"};
   std::vector<std::string> given = kept;
-  for (const char* per_task : {"SLURM_GPUS_PER_TASK=1", "SLURM_CPUS_PER_TASK=2", "SLURM_TRES_PER_TASK=cpu:1",
-                               "SLURM_GPUS_PER_SOCKET=1", "SLURM_NTASKS_PER_GPU=1", "SLURM_GPU_BIND=single:1",
-                               "SLURM_DISTRIBUTION=cyclic"}) {
+  // From the input environment variables in srun's manual. Scripts export SRUN_CPUS_PER_TASK since 22.05.
+  for (const char* per_task : {"SLURM_GPUS_PER_TASK=1",    "SLURM_CPUS_PER_TASK=2",
+                               "SRUN_CPUS_PER_TASK=1",     "SLURM_TRES_PER_TASK=cpu:1",
+                               "SLURM_CPUS_PER_GPU=1",     "SLURM_GPUS_PER_SOCKET=1",
+                               "SLURM_NTASKS_PER_GPU=1",   "SLURM_NTASKS_PER_TRES=1",
+                               "SLURM_NTASKS_PER_CORE=1",  "SLURM_THREADS_PER_CORE=1",
+                               "SLURM_GPU_BIND=single:1",  "SLURM_CPU_BIND=cores",
+                               "SLURM_MEM_BIND=local",     "SLURM_TRES_BIND=gres/gpu:per_task:1",
+                               "SLURM_HINT=nomultithread", "SLURM_DISTRIBUTION=cyclic",
+                               "SLURM_DIST_PLANESIZE=2",   "SLURM_GPUS=4",
+                               "SLURM_GPUS_PER_NODE=1",    "SLURM_MEM_PER_CPU=500",
+                               "SLURM_MEM_PER_GPU=500",    "SLURM_MEM_PER_NODE=300",
+                               "SLURM_GRES=gpu:1",         "SLURM_GRES_FLAGS=enforce-binding",
+                               "SLURM_STEP_GRES=gpu:1",    "SLURM_EXACT=1",
+                               "SLURM_EXCLUSIVE=1",        "SLURM_OVERCOMMIT=1",
+                               "SLURM_CORE_SPEC=2",        "SLURM_THREAD_SPEC=2",
+                               "SLURM_LABELIO=1",          "SLURM_STDOUTMODE=out.%j",
+                               "SLURM_STDERRMODE=err.%j",  "SRUN_OUTPUT=out.%j",
+                               "SRUN_ERROR=err.%j",        "SLURM_WAIT=1",
+                               "SLURM_TIMELIMIT=1"}) {
     given.insert(given.begin() + 1, per_task);
   }
   EXPECT_EQ(SrunEnvironment(given), kept);
+}
+
+TEST(SrunGpuOptions, AskForTheRunsGpusUnlessTheRecipeDoes) {
+  const std::vector<std::string> asked = {"--gpus-per-node=4"};
+  EXPECT_EQ(SrunGpuOptions({}, 4, true), asked);
+  EXPECT_EQ(SrunGpuOptions({"--export=ALL"}, 4, true), asked);
+  EXPECT_TRUE(SrunGpuOptions({}, 0, true).empty()) << "a run on CPUs";
+  EXPECT_TRUE(SrunGpuOptions({}, 4, false).empty()) << "GPUs that Slurm knows nothing of";
+  for (const char* own :
+       {"--gres=gpu:8", "--gpus-per-task=1", "--gpus=8", "-G8", "--tres-per-task=gres/gpu:1"}) {
+    EXPECT_TRUE(SrunGpuOptions({own}, 4, true).empty()) << own;
+  }
 }
 
 // Of an option that is given twice ssh takes the first.

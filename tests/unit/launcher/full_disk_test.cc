@@ -67,7 +67,7 @@ TEST_F(FullDiskTest, AFailureIsToldInFull) {
   EXPECT_THAT(outcome->log_tail, HasSubstr("last words\nindex out of range\n"));
   EXPECT_EQ(outcome->worker_exit_code, 4);
   EXPECT_THAT(observer_->messages(), HasSubstr("cannot write the journal " + Path("run/journal.jsonl")));
-  EXPECT_THAT(observer_->messages(), HasSubstr("its output is only shown here"));
+  EXPECT_THAT(observer_->messages(), HasSubstr("its output appears only here"));
   EXPECT_EQ(State().status, run::RunStatus::kRunning) << "the disk was not full";
 }
 

@@ -97,6 +97,15 @@ TEST_F(JobTest, AFailureIsOneSentenceWithItsStepCountedFromOne) {
             "rank 1 failed during start-up: exited with code 1; not restarted: launch.max_restarts is 0");
 }
 
+TEST_F(JobTest, AWorkerThatCannotBeLoadedIsAnErrorOfTheEnvironment) {
+  options_.max_restarts = 3;
+  const auto outcome = Run({"*:barrier:a", "1:exit:127", "0:wait_key:never"});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->num_restarts, 0);
+  EXPECT_EQ(LaunchExitCode(outcome), ExitCode::kEnvironment);
+  EXPECT_THAT(outcome->message, HasSubstr("the worker program or one of its libraries could not be loaded"));
+}
+
 TEST_F(JobTest, AnExceptionIsNamedThoughOthersReportItsEcho) {
   options_.num_workers = 3;
   const auto outcome = Run({"*:barrier:a", "0:wait_key:never", "1:echo:connection closed by peer",
@@ -135,7 +144,7 @@ TEST_F(JobTest, ACrashThatFollowsDoesNotHideWhatARankHasTold) {
 TEST_F(JobTest, AKillFromOutsideIsNotLackOfMemory) {
   const auto outcome = Run({"*:barrier:a", "1:signal:9", "0:wait_key:never"});
   ASSERT_TRUE(outcome.ok()) << outcome.status();
-  EXPECT_THAT(outcome->message, HasSubstr("killed by SIGKILL (9): by another process"));
+  EXPECT_THAT(outcome->message, HasSubstr("killed by SIGKILL (9): another process killed it"));
 }
 
 TEST_F(JobTest, LeavingWithoutAWordIsAFailureEvenWithCodeZero) {
@@ -186,7 +195,7 @@ TEST_F(JobTest, AWorkerWhoseMainThreadHangsIsNamedKilledAndReplaced) {
   EXPECT_EQ(outcome->kind, Kind::kFinished);
   EXPECT_EQ(outcome->num_restarts, 1);
   EXPECT_THAT(observer_->messages(), HasSubstr("rank 1 failed in step 20: stood still for 1"));
-  EXPECT_THAT(*ReadFile(Path("run/logs/rank-00001.log")), HasSubstr("the main thread stands here"));
+  EXPECT_THAT(*ReadFile(Path("run/logs/rank-00001.log")), HasSubstr("stack of the main thread"));
 }
 
 // PATH leads to none while this lives.
@@ -211,7 +220,7 @@ TEST_F(JobTest, AllRanksOfAHangShowTheirStacksBeforeAnyoneIsEnded) {
   EXPECT_EQ(outcome->rank, 1) << outcome->message;
   EXPECT_THAT(observer_->messages(), HasSubstr("the stacks of all ranks go to their logs"));
   for (const int rank : {0, 1, 3}) EXPECT_THAT(Log(rank), HasSubstr(kStackTitle)) << rank;
-  EXPECT_THAT(Log(2), HasSubstr("does not answer; /proc says of its threads:"));
+  EXPECT_THAT(Log(2), HasSubstr("does not respond; its threads according to /proc:"));
   EXPECT_THAT(Log(2), HasSubstr("State T (stopped)"));
   EXPECT_THAT(observer_->LinesOf(1), testing::Contains(kStackTitle));
   for (const int rank : {0, 2, 3})
@@ -276,7 +285,7 @@ TEST_F(JobTest, ADiskThatStandsStillHoldsUpNeitherWorkersNorSignals) {
   stop.join();
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_EQ(outcome->kind, Kind::kStoppedResumable);
-  EXPECT_THAT(observer_->messages(), HasSubstr("stands still"));
+  EXPECT_THAT(observer_->messages(), HasSubstr("does not respond"));
   ::signal(SIGPIPE, SIG_IGN);  // of the thread that still waits
   ::close(reader);
 }
@@ -331,6 +340,46 @@ TEST_F(JobTest, WhatForbidsARestartEndsTheJob) {
   EXPECT_EQ(outcome->kind, Kind::kFailed);
   EXPECT_EQ(outcome->num_restarts, 0);
   EXPECT_THAT(outcome->message, HasSubstr("not restarted: corpus.txt has changed"));
+}
+
+TEST_F(JobTest, AnotherProgramIsNotStartedInTheMiddleOfARun) {
+  // The program is a short script, so that the launcher has read it before the test touches it. A touch
+  // during the first read counts as a change.
+  const auto copy_program = [&](const std::string& name, absl::string_view more) {
+    const std::string script = absl::StrCat("#!/bin/sh\nexec ", kFakeWorker, " \"$@\"\n", more);
+    ASSERT_TRUE(WriteFileAtomic(Path(name), script).ok());
+    ASSERT_EQ(::chmod(Path(name).c_str(), 0755), 0);
+  };
+  copy_program("worker", "");
+  options_.worker_program = Path("worker");
+  options_.max_restarts = 3;
+  const std::vector<std::string> script = {"*:barrier:a", "*:steps:20", "1:once+signal:9", "*:barrier:b"};
+  // The same bytes are the same program, under another inode or at another time.
+  const timespec touched[] = {{.tv_sec = 1, .tv_nsec = 0}, {.tv_sec = 1, .tv_nsec = 0}};
+  for (const bool is_copied : {true, false}) {
+    SCOPED_TRACE(is_copied);
+    options_.check_restart = [&] {
+      if (is_copied) {
+        copy_program("worker", "");
+      } else {
+        EXPECT_EQ(::utimensat(AT_FDCWD, Path("worker").c_str(), touched, 0), 0);
+      }
+      return absl::OkStatus();
+    };
+    const auto same = Run(script);
+    ASSERT_TRUE(same.ok()) << same.status();
+    EXPECT_EQ(same->num_restarts, 1);
+    ASSERT_TRUE(RemoveAll(Path("run")).ok());
+  }
+
+  options_.check_restart = [&] {
+    copy_program("worker", "# another\n");
+    return absl::OkStatus();
+  };
+  const auto replaced = Run(script);
+  EXPECT_EQ(ExitCodeFor(replaced.status()), ExitCode::kEnvironment);
+  EXPECT_THAT(replaced.status().message(), HasSubstr(Path("worker") + " was replaced since the launch"));
+  EXPECT_EQ(State().status, run::RunStatus::kFailed);
 }
 
 TEST_F(JobTest, FailingAgainAtTheSameStepEndsTheRestarts) {

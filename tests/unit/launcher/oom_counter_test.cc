@@ -130,27 +130,25 @@ TEST_F(OomCounterTest, WhatCannotBeReadIsUnknown) {
 }
 
 TEST(DescribeSigkillTest, TheOwnGroupsCounterDecides) {
-  EXPECT_EQ(DescribeSigkill({1, 10}, {2, 11}), ": the kernel ended it for lack of memory");
+  EXPECT_EQ(DescribeSigkill({1, 10}, {2, 11}), ": the kernel killed it because memory ran out");
   EXPECT_EQ(DescribeSigkill({1, std::nullopt}, {2, std::nullopt}),
-            ": the kernel ended it for lack of memory");
-  EXPECT_EQ(DescribeSigkill({1, 10}, {1, 10}),
-            ": by another process (the kernel ended none for lack of memory)");
+            ": the kernel killed it because memory ran out");
+  EXPECT_EQ(DescribeSigkill({1, 10}, {1, 10}), ": another process killed it (no OOM kill was recorded)");
 }
 
 TEST(DescribeSigkillTest, KillsElsewhereOnTheMachineAreAMaybe) {
   for (const std::optional<int64_t> group : {std::optional<int64_t>(1), std::optional<int64_t>()}) {
-    EXPECT_EQ(
-        DescribeSigkill({group, 10}, {group, 12}),
-        ": by another process, or maybe for lack of memory: the kernel ended 2 processes on this machine "
-        "meanwhile");
-    EXPECT_THAT(DescribeSigkill({group, 10}, {group, 11}), HasSubstr("ended 1 process on"));
+    EXPECT_EQ(DescribeSigkill({group, 10}, {group, 12}),
+              ": either another process killed it or memory ran out; the kernel killed 2 processes on this "
+              "machine in the meantime");
+    EXPECT_THAT(DescribeSigkill({group, 10}, {group, 11}), HasSubstr("killed 1 process on"));
   }
 }
 
 TEST(DescribeSigkillTest, WithoutCountersItSaysSo) {
   EXPECT_EQ(DescribeSigkill({}, {}),
-            ": by another process, or for lack of memory, which cannot be told here");
-  EXPECT_THAT(DescribeSigkill({std::nullopt, 10}, {std::nullopt, 10}), Not(HasSubstr("or for lack")));
+            ": either another process killed it or memory ran out; this machine does not record which");
+  EXPECT_THAT(DescribeSigkill({std::nullopt, 10}, {std::nullopt, 10}), Not(HasSubstr("memory ran out")));
 }
 
 // A control group of this machine. Of version 1: in version 2 a group that has processes, as this one's, can
@@ -212,7 +210,7 @@ int SayWhy(const RealGroup& own, const RealGroup& victims) {
     ::waitpid(victim, &status, 0);
     if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) ::_exit(11);
     const std::string why = DescribeSigkill(before, CountOomKills());
-    ::_exit(why == ": the kernel ended it for lack of memory" ? 1 : 0);
+    ::_exit(why == ": the kernel killed it because memory ran out" ? 1 : 0);
   }
   int status = 0;
   ::waitpid(pid, &status, 0);

@@ -85,7 +85,7 @@ TEST_F(VerbsTest, AKilledLauncherShowsAsInterrupted) {
   EXPECT_THAT(status.out, HasSubstr("Continue with: trainctl resume"));
   const Result stop = Trainctl({"stop", Path("run")});
   EXPECT_EQ(stop.code, 5);
-  EXPECT_THAT(stop.error, HasSubstr("is not running: its launcher"));
+  EXPECT_THAT(stop.error, HasSubstr("does not appear to be running: its launcher"));
 }
 
 TEST_F(VerbsTest, LogsOfOneRankAreExactAndOfAllArePrefixed) {
@@ -94,7 +94,7 @@ TEST_F(VerbsTest, LogsOfOneRankAreExactAndOfAllArePrefixed) {
   EXPECT_EQ(Trainctl({"logs", Path("run")}).out, "[rank 0] a\xEF\xBF\xBD\xEF\xBF\xBD\n[rank 1] one\n");
   const Result missing = Trainctl({"logs", Path("run"), "--rank", "9"});
   EXPECT_EQ(missing.code, 2);
-  EXPECT_THAT(missing.error, HasSubstr("2 rank(s), from 0 to 1"));
+  EXPECT_THAT(missing.error, HasSubstr("2 rank(s), numbered 0 to 1"));
 }
 
 TEST_F(VerbsTest, FollowingEndsWithTheRunAndMissesNothing) {

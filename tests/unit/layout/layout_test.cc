@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/counter_rng.h"
+#include "model/presets.h"
 
 namespace trainctl::layout {
 namespace {
@@ -21,7 +22,7 @@ std::string MessagesOf(const Request& request) {
 }
 
 Request Asked(int64_t workers) {
-  static const auto* const spec = new model::ModelSpec(*model::Preset("toy-1m"));
+  static const auto* const spec = new model::Architecture(*model::Preset("toy-1m"));
   Request request;
   request.spec = spec;
   request.devices_per_node = workers;
@@ -108,8 +109,9 @@ TEST(RecomputedLayers, AreThoseOfEachStageAndAllOfThemHaveNoNumber) {
 TEST(Violations, TensorParallelismDealsOutHeadsWidthAndSequence) {
   Request request = Asked(8);
   request.seq_len = 64;
-  model::ModelSpec spec = *request.spec;
-  spec.heads = 12, spec.kv_heads = 4, spec.ffn = 96, spec.vocab = 101;
+  model::Architecture spec = *request.spec;
+  SetEach(spec, &model::Attention::heads, 12), SetEach(spec, &model::Attention::kv_heads, 4),
+      SetEach(spec, &model::Mlp::ffn, 96), spec.vocab = 101;
   request.spec = &spec;
   request.tp = 2;
   EXPECT_EQ(MessagesOf(request), "") << "the vocabulary need not divide";
@@ -119,15 +121,15 @@ TEST(Violations, TensorParallelismDealsOutHeadsWidthAndSequence) {
   EXPECT_THAT(MessagesOf(request),
               HasSubstr("parallel.tp (8) does not divide model.heads (12); the nearest that "
                         "the model allows is 4"));
-  spec.heads = 16, spec.kv_heads = 2;
+  SetEach(spec, &model::Attention::heads, 16), SetEach(spec, &model::Attention::kv_heads, 2);
   EXPECT_EQ(MessagesOf(request), "") << "each head of keys on four of the ranks";
-  spec.kv_heads = 16, spec.ffn = 100;
+  SetEach(spec, &model::Attention::kv_heads, 16), SetEach(spec, &model::Mlp::ffn, 100);
   request.seq_len = 62;
   const std::string both = MessagesOf(request);
   EXPECT_THAT(both, HasSubstr("model.ffn (100) and data.seq_len (62)"));
   request.sequence_parallel = false;
   EXPECT_THAT(MessagesOf(request), Not(HasSubstr("seq_len")));
-  spec.ffn = 96;
+  SetEach(spec, &model::Mlp::ffn, 96);
   request.batch_sequences = 23;
   request.tp = 4;
   EXPECT_THAT(MessagesOf(request), HasSubstr("not a multiple of the 2 groups of 4 tensor-parallel workers"));

@@ -14,17 +14,18 @@ using ::testing::ElementsAre;
 using ::testing::UnorderedElementsAreArray;
 
 // Odd sizes, so that nothing divides.
-model::ModelSpec Spec(bool tied) {
-  model::ModelSpec spec;
-  spec.layers = 3;
+model::Architecture Spec(bool tied) {
+  model::Architecture spec;
+  SetNumLayers(spec, 3);
   spec.hidden = 10;
-  spec.heads = 3;
-  spec.kv_heads = 1;
-  spec.head_dim = 6;
-  spec.ffn = 7;
+  SetEach(spec, &model::Attention::heads, 3);
+  SetEach(spec, &model::Attention::kv_heads, 1);
+  SetEach(spec, &model::Attention::head_dim, 6);
+  SetEach(spec, &model::Mlp::ffn, 7);
   spec.vocab = 13;
   spec.tie_embeddings = tied;
-  spec.qkv_bias = spec.attention_out_bias = true;
+  SetEach(spec, &model::Attention::qkv_bias, true);
+  SetEach(spec, &model::Attention::out_bias, true);
   return spec;
 }
 

@@ -35,17 +35,18 @@ struct Case {
   static int Below(uint64_t seed, uint64_t draw, int bound) {
     return static_cast<int>(RandomBelow(seed, 21, draw, static_cast<uint64_t>(bound)));
   }
-  static model::ModelSpec Spec(bool tied) {
-    model::ModelSpec spec;
-    spec.layers = 3;
+  static model::Architecture Spec(bool tied) {
+    model::Architecture spec;
+    SetNumLayers(spec, 3);
     spec.hidden = 10;
-    spec.heads = 3;
-    spec.kv_heads = 1;
-    spec.head_dim = 6;
-    spec.ffn = 7;
+    SetEach(spec, &model::Attention::heads, 3);
+    SetEach(spec, &model::Attention::kv_heads, 1);
+    SetEach(spec, &model::Attention::head_dim, 6);
+    SetEach(spec, &model::Mlp::ffn, 7);
     spec.vocab = 13;
     spec.tie_embeddings = tied;
-    spec.qkv_bias = spec.attention_out_bias = true;
+    SetEach(spec, &model::Attention::qkv_bias, true);
+    SetEach(spec, &model::Attention::out_bias, true);
     return spec;
   }
   // Each block on one coordinate or, where two copies of the model run, on two.
@@ -63,7 +64,7 @@ struct Case {
   }
   std::string ToString() const { return absl::StrCat(mesh.ToString(), spec.tie_embeddings ? ", tied" : ""); }
 
-  model::ModelSpec spec;
+  model::Architecture spec;
   std::vector<model::Parameter> inventory;
   Mesh mesh;
   Ledger ledger;
@@ -266,9 +267,9 @@ TEST(Cuts, KeepUnitsTogetherAndGiveTheFirstCoordinatesMore) {
 
 // The heads of keys of neighbours, whose gradients are summed; norms are on every rank.
 TEST(Cuts, FewHeadsOfKeysHaveCopies) {
-  model::ModelSpec spec = Case::Spec(false);
-  spec.heads = 8;
-  spec.kv_heads = 2;
+  model::Architecture spec = Case::Spec(false);
+  SetEach(spec, &model::Attention::heads, 8);
+  SetEach(spec, &model::Attention::kv_heads, 2);
   const std::vector<model::Parameter> inventory = model::Inventory(spec);
   for (const bool sequence_parallel : {true, false}) {
     const Ledger ledger(inventory, Mesh{.tp = 4}, 0, {}, sequence_parallel);

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "model/parameters.h"
 
 namespace trainctl::model {
 namespace {
@@ -233,8 +235,8 @@ TEST(ConfigJson, HasTheParametersThatTransformersCounts) {
 TEST(ConfigJson, WindowsAreThoseOfTheFamily) {
   const absl::StatusOr<ConfigModel> mistral = ReadConfigJson(kPublished[1].config, "config.json");
   ASSERT_TRUE(mistral.ok());
-  EXPECT_EQ(mistral->spec.sliding_window, 4096);
-  EXPECT_EQ(mistral->spec.sliding_window_share, 1);
+  EXPECT_EQ(WindowOf(mistral->spec), 4096);
+  EXPECT_EQ(WindowShare(mistral->spec), 1);
   const auto share = [](const char* more) {
     const absl::StatusOr<ConfigModel> model = ReadConfigJson(
         absl::StrCat(
@@ -243,7 +245,7 @@ TEST(ConfigJson, WindowsAreThoseOfTheFamily) {
             more, "}"),
         "config.json");
     EXPECT_TRUE(model.ok()) << model.status();
-    return model->spec.sliding_window == 0 ? 0 : model->spec.sliding_window_share;
+    return WindowOf(model->spec) == 0 ? 0 : WindowShare(model->spec);
   };
   EXPECT_EQ(share(R"("model_type": "llama")"), 0) << "it has none, whatever the file says";
   EXPECT_EQ(share(R"("model_type": "qwen2")"), 0) << "its files name a window that is off";
@@ -254,17 +256,30 @@ TEST(ConfigJson, WindowsAreThoseOfTheFamily) {
       share(R"("model_type": "gemma3_text", "layer_types": ["sliding_attention", "full_attention"])"), 0.5);
 }
 
+// In transformers a layer of Gemma 3 has no window if its number, from 1, is a multiple of six.
+TEST(ConfigJson, EachLayerHasAWindowOrNone) {
+  const absl::StatusOr<ConfigModel> gemma = ReadConfigJson(
+      R"({"model_type": "gemma3_text", "hidden_size": 5376, "intermediate_size": 21504, "num_hidden_layers": 62,
+          "num_attention_heads": 32, "num_key_value_heads": 16, "head_dim": 128, "vocab_size": 262208,
+          "sliding_window": 1024})",
+      "config.json");
+  ASSERT_TRUE(gemma.ok()) << gemma.status();
+  EXPECT_EQ(WindowShare(gemma->spec), 52.0 / 62);
+  for (int64_t layer = 0; layer < 62; ++layer)
+    EXPECT_EQ(LayerAt(gemma->spec, layer).attention.window, layer % 6 == 5 ? 0 : 1024) << layer;
+}
+
 TEST(ConfigJson, NormsAndLayersBeyondTheUsualAreRead) {
   const absl::StatusOr<ConfigModel> gemma = ReadConfigJson(
       R"({"model_type": "gemma2", "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 24,
           "num_attention_heads": 8, "vocab_size": 1000})",
       "config.json");
   ASSERT_TRUE(gemma.ok()) << gemma.status();
-  EXPECT_TRUE(gemma->spec.post_norms);
+  EXPECT_EQ(NormPlacesOf(gemma->spec), NormPlaces::kBeforeAndAfter);
   for (const Published& published : kPublished) {
-    const ModelSpec spec = ReadConfigJson(published.config, "config.json")->spec;
+    const Architecture spec = ReadConfigJson(published.config, "config.json")->spec;
     EXPECT_EQ(spec.mtp_layers, absl::string_view(published.name) == "deepseek-ai/DeepSeek-V3" ? 1 : 0);
-    EXPECT_FALSE(spec.post_norms) << published.name;
+    EXPECT_EQ(NormPlacesOf(spec), NormPlaces::kBefore) << published.name;
   }
 }
 
@@ -274,7 +289,7 @@ TEST(ConfigJson, TrainingRefusesWhatTheTrainerLacks) {
   for (const Published& published : kPublished) {
     const absl::StatusOr<ConfigModel> model = ReadConfigJson(published.config, "config.json");
     ASSERT_TRUE(model.ok()) << published.name << ": " << model.status();
-    const absl::StatusOr<ModelSpec> spec = FromHuggingFaceConfig(published.config, "config.json");
+    const absl::StatusOr<Architecture> spec = FromHuggingFaceConfig(published.config, "config.json");
     const bool is_ours = model->model_type == "llama" || model->model_type == "qwen2";
     EXPECT_EQ(spec.ok(), is_ours) << published.name << ": " << spec.status();
     EXPECT_EQ(WhyNotTrainable(model->spec).empty(), is_ours) << published.name;
@@ -300,7 +315,7 @@ TEST(ConfigJson, FieldsThatOnlyTrainingAsksForAreKeptAsReasons) {
           "rope_scaling": {"rope_type": "yarn", "factor": 2.0}, "logit_scale": 2.0, "n_embd": 64})",
       "config.json");
   ASSERT_TRUE(model.ok()) << model.status();
-  EXPECT_TRUE(model->spec.yarn);
+  EXPECT_TRUE(model->spec.rope.yarn);
   const std::string reasons = absl::StrJoin(model->unknown_fields, "\n");
   for (const char* field : {"'hidden_act' is \"gelu\"", "'rms_norm_eps' is \"small\"", "'logit_scale'",
                             "rope_scaling: field 'rope_type' is \"yarn\"", "'n_embd'"}) {
@@ -345,21 +360,71 @@ TEST(ConfigJson, NamesTheFieldThatIsWrong) {
               HasSubstr("a token visits 9 of 4 experts"));
 }
 
+// Covers every family, including those with windows in some layers.
+TEST(ConfigJson, LayersThatAreMissingAreNamed) {
+  for (const std::string& type : ConfigModelTypes()) {
+    for (const char* layers : {"", R"("num_hidden_layers": 0,)", R"("num_hidden_layers": "32",)"}) {
+      const std::string text = absl::StrCat(
+          "{", layers, R"("hidden_size": 64, "num_attention_heads": 4, "vocab_size": 100, "sliding_window": 8,
+                          "use_sliding_window": true, "model_type": ")",
+          type, "\"}");
+      EXPECT_THAT(ErrorOf(text.c_str()), HasSubstr("field 'num_hidden_layers' is ")) << text;
+    }
+  }
+}
+
+// If a caller asks for more layers than the file has, the others follow the family's rules.
+TEST(ConfigJson, MoreLayersFollowTheRulesOfTheFamily) {
+  const auto read = [](const std::string& fields, int64_t least_layers) {
+    const absl::StatusOr<ConfigModel> model =
+        ReadConfigJson(absl::StrCat(R"({"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4,
+                         "vocab_size": 100, "sliding_window": 8, )",
+                                    fields, "}"),
+                       "config.json", least_layers);
+    EXPECT_TRUE(model.ok()) << model.status();
+    return model->spec;
+  };
+  const std::string experts = R"("num_experts": 4, "num_experts_per_tok": 2, "first_k_dense_replace": 2, )";
+  const std::string latent =
+      R"("kv_lora_rank": 8, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8, )";
+  for (const char* family :
+       {R"("model_type": "gpt_oss", "num_experts": 4, "num_experts_per_tok": 2, )",
+        R"("model_type": "gemma3_text", )", R"("model_type": "deepseek_v3", )",
+        R"("model_type": "qwen2", "use_sliding_window": true, "max_window_layers": 4, )"}) {
+    const bool is_deepseek = absl::StrContains(family, "deepseek");
+    const std::string fields = absl::StrCat(is_deepseek ? absl::StrCat(experts, latent) : "", family);
+    const Architecture all = read(absl::StrCat(fields, R"("num_hidden_layers": 24)"), 0);
+    for (int layers = 2; layers <= 24; ++layers) {
+      const std::string text = absl::StrCat(fields, "\"num_hidden_layers\": ", layers);
+      EXPECT_EQ(read(text, 24), all) << text;
+      EXPECT_EQ(NumLayers(read(text, 1)), layers) << "it has no fewer";
+    }
+  }
+  const Architecture listed = read(
+      R"("model_type": "gemma2", "num_hidden_layers": 2,
+         "layer_types": ["full_attention", "full_attention"])",
+      4);
+  EXPECT_EQ(LayerAt(listed, 0).attention.window, 0);
+  EXPECT_EQ(LayerAt(listed, 2).attention.window, 8);
+  EXPECT_EQ(LayerAt(listed, 3).attention.window, 0);
+}
+
 TEST(ConfigJson, NormsWindowsAndClampsOfAFamilyAreRead) {
   const auto read = [](const char* text) { return ReadConfigJson(text, "config.json")->spec; };
-  const ModelSpec qwen = read(
+  const Architecture qwen = read(
       R"({"model_type": "qwen3", "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28,
           "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936})");
-  EXPECT_TRUE(qwen.qk_norm);
-  EXPECT_EQ(qwen.sliding_window, 0);
-  const ModelSpec oss = read(
+  EXPECT_EQ(AttentionOf(qwen).qk_norm, QkNorm::kHead);
+  EXPECT_EQ(WindowOf(qwen), 0);
+  const Architecture oss = read(
       R"({"model_type": "gpt_oss", "hidden_size": 2880, "intermediate_size": 2880, "num_hidden_layers": 24,
           "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 64, "vocab_size": 201088,
           "num_local_experts": 32, "num_experts_per_tok": 4, "sliding_window": 128,
           "rope_scaling": {"rope_type": "yarn", "factor": 32.0}})");
-  EXPECT_EQ(oss.sliding_window, 128);
-  EXPECT_EQ(oss.sliding_window_share, 0.5);
-  EXPECT_TRUE(oss.clamped_gate && oss.yarn && oss.AllLinearBiases() && !oss.qk_norm);
+  EXPECT_EQ(WindowOf(oss), 128);
+  EXPECT_EQ(WindowShare(oss), 0.5);
+  EXPECT_TRUE(MlpOf(oss).clamped && oss.rope.yarn && HasAllLinearBiases(oss));
+  EXPECT_EQ(AttentionOf(oss).qk_norm, QkNorm::kNone);
 }
 
 }  // namespace

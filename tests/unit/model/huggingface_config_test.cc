@@ -4,8 +4,9 @@
 #include "absl/strings/str_replace.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "model/architecture.h"
 #include "model/config_json.h"
-#include "model/model_spec.h"
+#include "model/presets.h"
 
 namespace trainctl::model {
 namespace {
@@ -34,30 +35,31 @@ std::string With(const char* extra) {
 }
 
 TEST(HuggingFaceConfig, APublishedConfigurationIsThePreset) {
-  const absl::StatusOr<ModelSpec> spec = FromHuggingFaceConfig(kLlama32, "config.json");
+  const absl::StatusOr<Architecture> spec = FromHuggingFaceConfig(kLlama32, "config.json");
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(*spec, *Preset("llama3.2-1b"));
 }
 
 TEST(HuggingFaceConfig, AbsentFieldsHaveTheDefaultsOfTransformers) {
-  const absl::StatusOr<ModelSpec> spec = FromHuggingFaceConfig(kMinimal, "config.json");
+  const absl::StatusOr<Architecture> spec = FromHuggingFaceConfig(kMinimal, "config.json");
   ASSERT_TRUE(spec.ok()) << spec.status();
-  ModelSpec expected;
-  expected.layers = 2;
+  Architecture expected;
+  SetNumLayers(expected, 2);
   expected.hidden = 64;
-  expected.heads = expected.kv_heads = 4;
-  expected.head_dim = 16;
-  expected.ffn = 96;
+  SetEach(expected, &Attention::heads, 4);
+  SetEach(expected, &Attention::kv_heads, 4);
+  SetEach(expected, &Attention::head_dim, 16);
+  SetEach(expected, &Mlp::ffn, 96);
   expected.vocab = 100;
   expected.max_position = 2048;
-  expected.norm_eps = 1e-6;
+  expected.norm.eps = 1e-6;
   EXPECT_EQ(*spec, expected);
 }
 
 TEST(HuggingFaceConfig, EveryPresetSurvivesTheRoundTrip) {
   for (const std::string& name : PresetNames()) {
-    const ModelSpec spec = *Preset(name);
-    const absl::StatusOr<ModelSpec> back =
+    const Architecture spec = *Preset(name);
+    const absl::StatusOr<Architecture> back =
         FromHuggingFaceConfig(ToHuggingFaceConfig(spec, DType::kBF16), "config.json");
     ASSERT_TRUE(back.ok()) << name << ": " << back.status();
     EXPECT_EQ(*back, spec) << name;
@@ -65,23 +67,23 @@ TEST(HuggingFaceConfig, EveryPresetSurvivesTheRoundTrip) {
 }
 
 TEST(HuggingFaceConfig, OddValuesSurviveTheRoundTrip) {
-  ModelSpec spec = *Preset("toy-1m");
-  spec.head_dim = 48;
-  spec.norm_eps = 1.1e-7;
-  spec.rope_theta = 12345.678;
+  Architecture spec = *Preset("toy-1m");
+  SetEach(spec, &Attention::head_dim, 48);
+  spec.norm.eps = 1.1e-7;
+  spec.rope.theta = 12345.678;
   spec.init_std = 0.1 + 0.2;
-  spec.rope_scaling = RopeScaling{3.7, 1.5, 2.5, 333};
+  spec.rope.scaling = RopeScaling{3.7, 1.5, 2.5, 333};
   spec.tie_embeddings = true;
   for (int biases = 0; biases < 4; ++biases) {
     // The four kinds that Hugging Face can express: none, mlp, attention (Llama), q/k/v (Qwen2).
-    spec.mlp_bias = biases == 1;
-    spec.qkv_bias = biases >= 2;
-    spec.attention_out_bias = biases == 2;
+    SetEach(spec, &Mlp::bias, biases == 1);
+    SetEach(spec, &Attention::qkv_bias, biases >= 2);
+    SetEach(spec, &Attention::out_bias, biases == 2);
     ASSERT_TRUE(Validate(spec).ok());
     const std::string text = ToHuggingFaceConfig(spec, DType::kF32);
     EXPECT_THAT(text, HasSubstr(biases == 3 ? "Qwen2ForCausalLM" : "LlamaForCausalLM"));
     EXPECT_THAT(text, HasSubstr("\"torch_dtype\": \"float32\""));
-    const absl::StatusOr<ModelSpec> back = FromHuggingFaceConfig(text, "config.json");
+    const absl::StatusOr<Architecture> back = FromHuggingFaceConfig(text, "config.json");
     ASSERT_TRUE(back.ok()) << back.status();
     EXPECT_EQ(*back, spec) << text;
   }
@@ -107,25 +109,45 @@ TEST(HuggingFaceConfig, IdsOfSpecialTokensThatAreNone) {
 }
 
 TEST(HuggingFaceConfig, NewRopeParametersMeanTheSameAsTheOldFields) {
-  const absl::StatusOr<ModelSpec> spec =
+  const absl::StatusOr<Architecture> spec =
       FromHuggingFaceConfig(With(R"("rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8,
               "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 8192})"),
                             "config.json");
   ASSERT_TRUE(spec.ok()) << spec.status();
-  EXPECT_EQ(spec->rope_theta, 5e5);
-  EXPECT_EQ(spec->rope_scaling, RopeScaling{});
+  EXPECT_EQ(spec->rope.theta, 5e5);
+  EXPECT_EQ(spec->rope.scaling, RopeScaling{});
 }
 
 TEST(HuggingFaceConfig, HarmlessSpellingsAreAccepted) {
-  for (const char* extra :
-       {R"("rope_scaling": null)", R"("rope_scaling": {"type": "default"})",
-        R"("rope_parameters": {"rope_type": "default", "rope_theta": 10000.0})", R"("attention_dropout": 0)",
-        R"("head_dim": null)", R"("num_key_value_heads": null)", R"("torch_dtype": "float16")",
-        R"("layer_types": ["full_attention", "full_attention"])", R"("_name_or_path": "x")",
-        // Qwen 2.5 has the first; null is the default of every field.
-        R"("use_mrope": false)", R"("mup_scale": null)", R"("sliding_window": null)", R"("num_beams": 4)",
-        R"("is_decoder": false)", R"("pruned_heads": {})", R"("partial_rotary_factor": 1)"}) {
-    const absl::StatusOr<ModelSpec> spec = FromHuggingFaceConfig(With(extra), "config.json");
+  for (
+      const char* extra :
+      {R"("rope_scaling": null)", R"("rope_scaling": {"type": "default"})",
+       R"("rope_parameters": {"rope_type": "default", "rope_theta": 10000.0})", R"("attention_dropout": 0)",
+       R"("head_dim": null)", R"("num_key_value_heads": null)", R"("torch_dtype": "float16")",
+       R"("layer_types": ["full_attention", "full_attention"])", R"("_name_or_path": "x")",
+       // Qwen 2.5 has the first; null is the default of every field.
+       R"("use_mrope": false)", R"("mup_scale": null)", R"("sliding_window": null)", R"("num_beams": 4)",
+       R"("is_decoder": false)", R"("pruned_heads": {})", R"("partial_rotary_factor": 1)",
+       // Another name or another spelling of the same.
+       R"("hidden_act": "swish")", R"("rope_scaling": {})",
+       R"("rope_scaling": {"type": "linear", "factor": 1.0})",
+       R"("rope_scaling": {"rope_type": "default", "factor": 1.0})",
+       R"("rope_parameters": {"rope_theta": 1e4})", R"("architectures": [])",
+       R"("architectures": ["LlamaModel"])", R"("max_position_embeddings": 2048.0)",
+       R"("num_key_value_heads": 4.0)",
+       // What other versions of transformers and other families write, with the value that changes nothing.
+       R"("tf_legacy_loss": false)", R"("gradient_checkpointing": true)", R"("is_decoder": true)",
+       R"("is_causal": true)", R"("use_sliding_window": false, "sliding_window": 4096)",
+       R"("attention_bias": false, "mlp_bias": false, "use_bias": false, "bias": false)",
+       R"("num_experts": 0, "num_local_experts": 0, "output_router_logits": false, "mlp_only_layers": [])",
+       R"("use_qk_norm": false, "qk_layernorm": false, "use_rope": true, "rotary_pct": 1.0, "rope_ratio": 1)",
+       R"("hidden_dropout": 0.0, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0.0)",
+       R"("embedding_multiplier": 1.0, "residual_multiplier": 1.0, "logits_scaling": 1, "logit_scale": 1.0)",
+       R"("auto_map": {"AutoTokenizer": ["tokenization_x.XTokenizer", null]})",
+       R"("loss_type": "ForCausalLM")",
+       R"("bos_token": "<s>", "model_max_length": 512, "name_or_path": "x", "license": "mit")",
+       R"("keys_to_ignore_at_inference": ["past_key_values"], "penalty_alpha": 0.6, "use_flash_attn": true)"}) {
+    const absl::StatusOr<Architecture> spec = FromHuggingFaceConfig(With(extra), "config.json");
     EXPECT_TRUE(spec.ok()) << extra << ": " << spec.status();
     if (spec.ok()) {
       EXPECT_EQ(*spec, *FromHuggingFaceConfig(kMinimal, "config.json")) << extra;
@@ -151,7 +173,25 @@ TEST(HuggingFaceConfig, WhatWouldChangeTheMathematicsIsAnErrorThatNamesIt) {
            {R"("logit_scale": 2.0)", "logit_scale"},
            {R"("use_mrope": true)", "use_mrope"},
            {R"("partial_rotary_factor": 0.5)", "partial_rotary_factor"},
-           {R"("use_rope": false)", "use_rope"},
+           {R"("use_rope": false)", "field 'use_rope' is false but must be true"},
+           {R"("hidden_act": "gelu_new")", "hidden_act"},
+           {R"("rope_scaling": {"type": "linear"})", "linear"},
+           {R"("rope_scaling": {"rope_type": "dynamic", "factor": 1.0})", "dynamic"},
+           {R"("rope_scaling": {"rope_type": "default", "factor": 2.0})", "factor"},
+           {R"("attention_multiplier": 1.0)", "attention_multiplier"},  // in place of 1 / sqrt(head_dim)
+           {R"("scale_depth": 1)", "scale_depth"},
+           {R"("final_logit_softcapping": 0.0)", "final_logit_softcapping"},
+           {R"("is_causal": false)", "is_causal"},
+           {R"("use_sliding_window": true, "sliding_window": 4096)", "use_sliding_window"},
+           {R"("bias": true)", "field 'bias' is true but must be false"},
+           {R"("num_experts": 8)", "num_experts"},
+           {R"("resid_pdrop": 0.1)", "resid_pdrop"},
+           {R"("residual_multiplier": 0.22)", "residual_multiplier"},
+           {R"("norm_type": "layer_norm")", "\"rms\" or \"rms_norm\" or \"rmsnorm\""},
+           {R"("auto_map": {"AutoModelForCausalLM": "modeling_x.X"})", "auto_map"},
+           {R"("loss_type": "ForSequenceClassification")", "loss_type"},
+           {R"("architectures": ["Qwen2Model"])", "architectures"},
+           {R"("max_position_embeddings": 512.5)", "max_position_embeddings"},
            {R"("layer_types": ["sliding_attention"])", "layer_types"},
            {R"("num_key_value_heads": 3)", "kv_heads"},
            {R"("head_dim": 15)", "head_dim"},
@@ -193,10 +233,20 @@ TEST(HuggingFaceConfig, Qwen2IsLlamaWithThreeBiases) {
                                      {"\"vocab_size\"",
                                       "\"use_sliding_window\": false, \"sliding_window\": 9, "
                                       "\"max_window_layers\": 2, \"vocab_size\""}});
-  const absl::StatusOr<ModelSpec> spec = FromHuggingFaceConfig(text, "config.json");
+  const absl::StatusOr<Architecture> spec = FromHuggingFaceConfig(text, "config.json");
   ASSERT_TRUE(spec.ok()) << spec.status();
-  EXPECT_TRUE(spec->qkv_bias);
-  EXPECT_FALSE(spec->attention_out_bias);
+  EXPECT_TRUE(AttentionOf(*spec).qkv_bias);
+  EXPECT_FALSE(AttentionOf(*spec).out_bias);
+  // Whatever these say, its queries, keys and values have biases, and its output has none.
+  for (const char* said : {"\"qkv_bias\": true", "\"attention_bias\": false", "\"attention_bias\": true",
+                           "\"mlp_bias\": false", "\"pretraining_tp\": 1"}) {
+    const std::string with = absl::StrReplaceAll(text, {{"\"use_sliding_window\": false", said}});
+    EXPECT_EQ(*FromHuggingFaceConfig(with, "config.json"), *spec) << said;
+  }
+  EXPECT_FALSE(
+      FromHuggingFaceConfig(absl::StrReplaceAll(text, {{"\"max_window_layers\": 2", "\"qkv_bias\": false"}}),
+                            "config.json")
+          .ok());
   const std::string windowed =
       absl::StrReplaceAll(text, {{"\"use_sliding_window\": false", "\"use_sliding_window\": true"}});
   EXPECT_THAT(std::string(FromHuggingFaceConfig(windowed, "config.json").status().message()),

@@ -2,40 +2,44 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 #include <utility>
 #include <vector>
 
+#include "model/graph.h"
+#include "model/peepholes.h"
+#include "model/presets.h"
 #include "model/segment.h"
 
 namespace trainctl::model {
 namespace {
 
-std::vector<Segment> SegmentsOf(const ModelSpec& spec, const TensorPart& tensor = {}) {
+std::vector<Segment> SegmentsOf(const Architecture& spec, const TensorPart& tensor = {}) {
   const std::vector<Parameter> inventory = Inventory(spec);
   std::vector<Segment> segments;
   for (int block : {EmbeddingBlock(), EmbeddingBlock() + 1, HeadBlock(spec)}) {
-    segments.push_back(BuildSegment(spec, inventory, block, {.shape = {2, 64}, .tensor = tensor}));
+    segments.push_back(BuildGraph(spec, inventory, {.shape = {2, 64}, .tensor = tensor})->segment(block));
   }
   return segments;
 }
 
 // With a part of one whose products have biases: there is every kind.
 std::vector<Segment> AllSegments() {
-  ModelSpec spec = *Preset("llama3.2-1b");
+  Architecture spec = *Preset("llama3.2-1b");
   std::vector<Segment> segments = SegmentsOf(spec);
-  spec.qkv_bias = spec.attention_out_bias = spec.mlp_bias = true;
+  SetAllLinearBiases(spec, true);
   for (Segment& part : SegmentsOf(spec, {.ranks = 2})) segments.push_back(std::move(part));
   return segments;
 }
+
+constexpr PassSet kGradients = {Pass::kInputGradient, Pass::kWeightGradient};
 
 double Sum(const std::vector<Segment>& segments, Resource resource) {
   double sum = 0;
   for (const Segment& segment : segments) {
     for (const Operator& op : segment.operators) {
-      const OperatorEntry& entry = EntryOf(op.kind);
-      sum += entry.forward_work(segment, op)[resource] + BackwardWork(segment, op, true)[resource];
-      if (entry.loss_and_gradient_work != nullptr) sum += entry.loss_and_gradient_work(segment, op)[resource];
+      for (const Pass pass : kPasses) sum += WorkOf(segment, op, {pass}, /*accumulate=*/true)[resource];
     }
   }
   return sum;
@@ -43,7 +47,7 @@ double Sum(const std::vector<Segment>& segments, Resource resource) {
 
 // Products, attention and logits are dealt out, whether or not the vocabulary divides.
 TEST(Operators, PartsAddUpToTheWhole) {
-  ModelSpec spec = *Preset("llama3.2-1b");
+  Architecture spec = *Preset("llama3.2-1b");
   spec.vocab = 1003;
   const std::vector<Segment> whole = SegmentsOf(spec);
   for (const bool cuts_sequence : {true, false}) {
@@ -66,8 +70,10 @@ TEST(Operators, TheTableIsInTheOrderOfTheKinds) {
       EXPECT_EQ(static_cast<size_t>(op.kind), op.attributes.index());
       EXPECT_EQ(op.HasWeightGradient(), !op.weight_saved.empty()) << OpKindName(op.kind);
       const bool is_loss = op.input_gradient == InputGradient::kNewInForward;
-      EXPECT_EQ(EntryOf(op.kind).loss_and_gradient_work != nullptr, is_loss);
-      EXPECT_EQ(EntryOf(op.kind).input_gradient_work == nullptr, is_loss);
+      const PassSet passes = EntryOf(op.kind).passes;
+      EXPECT_TRUE(passes.Has(Pass::kForward));
+      EXPECT_EQ(passes.Has(Pass::kLossAndGradient), is_loss);
+      EXPECT_EQ(passes.Has(Pass::kInputGradient), !is_loss);
       kinds.insert(op.kind);
       names.insert(OpKindName(op.kind));
     }
@@ -84,15 +90,13 @@ TEST(Operators, ALinearIsThreeProductsOfOneSize) {
   for (const Segment& segment : AllSegments()) {
     for (const Operator& op : segment.operators) {
       if (op.kind != OpKind::kLinear) continue;
-      const OperatorEntry& entry = EntryOf(op.kind);
       const auto& [in, out] = op.As<LinearAttributes>();
       EXPECT_EQ(segment.values[static_cast<size_t>(op.inputs[0])].rows, segment.shape.tokens());
       const double flops = static_cast<double>(2 * segment.shape.tokens() * in * out);
-      EXPECT_EQ(entry.forward_work(segment, op)[Resource::kMatmulFlops], flops);
-      EXPECT_EQ(entry.input_gradient_work(segment, op, true)[Resource::kMatmulFlops], flops);
-      EXPECT_EQ(entry.weight_gradient_work(segment, op, true)[Resource::kMatmulFlops], flops);
-      EXPECT_EQ(BackwardWork(segment, op, true)[Resource::kMatmulFlops], 2 * flops);
-      EXPECT_EQ(BackwardWork(segment, op, true)[Resource::kOperators], 2);
+      for (const Pass pass : {Pass::kForward, Pass::kInputGradient, Pass::kWeightGradient})
+        EXPECT_EQ(WorkOf(segment, op, {pass}, true)[Resource::kMatmulFlops], flops);
+      EXPECT_EQ(WorkOf(segment, op, kGradients, true)[Resource::kMatmulFlops], 2 * flops);
+      EXPECT_EQ(WorkOf(segment, op, kGradients, true)[Resource::kOperators], 2);
     }
   }
 }
@@ -107,15 +111,80 @@ TEST(Operators, HalfOfTheHeadsAreHalfOfTheWork) {
     attributes.heads /= 2;
     attributes.kv_heads /= 2;
     half.attributes = attributes;
-    EXPECT_GT(BackwardWork(segment, half, true)[Resource::kAttentionBackwardFlops], 0);
+    EXPECT_GT(WorkOf(segment, half, kGradients, true)[Resource::kAttentionBackwardFlops], 0);
     for (int i = 0; i < kNumResources; ++i) {
       const auto resource = static_cast<Resource>(i);
       if (resource == Resource::kOperators) continue;  // one, whatever its heads
-      EXPECT_EQ(2 * BackwardWork(segment, half, true)[resource],
-                BackwardWork(segment, whole, true)[resource]);
-      EXPECT_EQ(2 * EntryOf(half.kind).forward_work(segment, half)[resource],
-                EntryOf(whole.kind).forward_work(segment, whole)[resource]);
+      EXPECT_EQ(2 * WorkOf(segment, half, kGradients, true)[resource],
+                WorkOf(segment, whole, kGradients, true)[resource]);
+      EXPECT_EQ(2 * WorkOf(segment, half, {Pass::kForward}, true)[resource],
+                WorkOf(segment, whole, {Pass::kForward}, true)[resource]);
     }
+  }
+}
+
+const Operator* Find(const Segment& segment, OpKind kind) {
+  for (const Operator& op : segment.operators) {
+    if (op.kind == kind) return &op;
+  }
+  return nullptr;
+}
+
+// Without RoPE before it, or with heads that it leaves alone, attention's backward has nothing to rotate.
+TEST(Operators, APairIsMarkedOnlyIfOnePassCanDoBoth) {
+  Segment segment = AllSegments()[1];
+  const Operator& rope = *Find(segment, OpKind::kRope);
+  const Operator& attention = *Find(segment, OpKind::kAttention);
+  EXPECT_EQ(rope.with_next, PassSet{Pass::kInputGradient});
+  EXPECT_EQ(attention.with_previous, PassSet{Pass::kInputGradient});
+  EXPECT_TRUE(Find(segment, OpKind::kAdd)->with_next.empty()) << "only a device adds and normalizes at once";
+  const double rotated = WorkOf(segment, rope, kGradients, true)[Resource::kMovedBytes] +
+                         WorkOf(segment, attention, kGradients, true)[Resource::kMovedBytes];
+  for (Operator& op : segment.operators) {
+    op.with_next = op.with_previous = {};
+    if (op.kind != OpKind::kRope) continue;
+    RopeAttributes attributes = op.As<RopeAttributes>();
+    --attributes.rotated_heads;
+    op.attributes = attributes;
+  }
+  MarkPeepholes(segment);
+  EXPECT_TRUE(rope.with_next.empty());
+  EXPECT_TRUE(attention.with_previous.empty());
+  EXPECT_DOUBLE_EQ(WorkOf(segment, rope, kGradients, true)[Resource::kMovedBytes] +
+                       WorkOf(segment, attention, kGradients, true)[Resource::kMovedBytes],
+                   rotated)
+      << "a CPU rotates in a pass of its own either way";
+}
+
+// The gradient goes the other way: what a pass gathers, its gradient sums, and a sum over ranks gives each
+// the whole gradient.
+TEST(Operators, ExchangesAreDeclaredInBothDirections) {
+  Architecture spec = *Preset("llama3.2-1b");
+  for (const bool cuts_sequence : {true, false}) {
+    std::map<OpKind, int> seen;
+    for (const Segment& segment : SegmentsOf(spec, {.ranks = 4, .cuts_sequence = cuts_sequence})) {
+      for (const Operator& op : segment.operators) {
+        const auto forward = ExchangesOf(segment, op, Pass::kForward);
+        const auto gradient = ExchangesOf(segment, op, Pass::kInputGradient);
+        const bool is_exchange = op.kind == OpKind::kTensorExchange;
+        const bool is_loss = op.kind == OpKind::kLinearCrossEntropy;
+        EXPECT_EQ(forward.size() + gradient.size(), is_exchange ? (cuts_sequence ? 2u : 1u)
+                                                    : is_loss   ? 1u
+                                                                : 0u);
+        seen[op.kind] += static_cast<int>(forward.size());
+        if (!is_exchange) continue;
+        for (const auto& list : {forward, gradient}) {
+          for (const OperatorExchange& exchange : list)
+            EXPECT_EQ(exchange.bytes,
+                      static_cast<double>(segment.shape.tokens() * spec.hidden * DTypeBytes(segment.dtype)));
+        }
+        if (cuts_sequence) {
+          EXPECT_NE(IsSum(forward[0].collective), IsSum(gradient[0].collective));
+        }
+      }
+    }
+    EXPECT_EQ(seen[OpKind::kTensorExchange], cuts_sequence ? 6 : 3);
+    EXPECT_EQ(seen[OpKind::kLinearCrossEntropy], 1);
   }
 }
 

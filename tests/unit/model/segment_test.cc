@@ -1,32 +1,57 @@
-#include "model/segment.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 
+#include "model/graph.h"
+#include "model/presets.h"
+
 namespace trainctl::model {
 namespace {
 
-Segment Build(const ModelSpec& spec, int block, MicroBatchShape shape, DType dtype, bool on_device = false,
+Segment Build(const Architecture& spec, int block, MicroBatchShape shape, DType dtype, bool on_device = false,
               bool forms_again = false) {
-  return BuildSegment(spec, Inventory(spec), block,
-                      {.shape = shape,
-                       .dtype = dtype,
-                       .threads = 1,
-                       .on_device = on_device,
-                       .tensor = {},
-                       .forms_again = forms_again});
+  return BuildGraph(spec, Inventory(spec),
+                    {.shape = shape,
+                     .dtype = dtype,
+                     .threads = 1,
+                     .on_device = on_device,
+                     .tensor = {},
+                     .forms_again = forms_again})
+      ->segment(block);
 }
 
-std::vector<ModelSpec> Variants() {
-  std::vector<ModelSpec> specs = {*Preset("toy-1m"), *Preset("llama-120m"), *Preset("llama3.2-1b")};
+Architecture Tiny() {
+  return LlamaOf({.layers = 1, .hidden = 4, .ffn = 3, .heads = 2, .kv_heads = 1, .head_dim = 2, .vocab = 8});
+}
+
+std::vector<Architecture> Variants() {
+  std::vector<Architecture> specs = {*Preset("toy-1m"), *Preset("llama-120m"), *Preset("llama3.2-1b")};
   specs.push_back(specs[0]);
-  specs.back().head_dim = 48;  // heads * head_dim != hidden
+  SetEach(specs.back(), &Attention::head_dim, 48);  // heads * head_dim != hidden
   specs.push_back(specs[0]);
-  specs.back().qkv_bias = specs.back().attention_out_bias = specs.back().mlp_bias = true;
+  SetAllLinearBiases(specs.back(), true);
   return specs;
+}
+
+// Layers of one kind are built once, and kinds whose tables are equal are one.
+TEST(Segment, LayersThatDifferHaveTablesOfTheirOwn) {
+  Architecture spec = Tiny();
+  SetNumLayers(spec, 4);
+  spec.kinds.push_back(spec.kinds[0]);
+  spec.layers = {0, 1, 0, 1};
+  const auto build = [&] { return BuildGraph(spec, Inventory(spec), {.shape = {1, 8}}); };
+  EXPECT_EQ(build()->kinds.size(), 3U);
+  spec.kinds[1].mlp.ffn = 2 * spec.kinds[0].mlp.ffn;
+  const auto graph = build();
+  ASSERT_EQ(graph->kinds.size(), 4U);
+  const std::vector<Parameter> inventory = Inventory(spec);
+  for (int block = 1; block <= 4; ++block) {
+    EXPECT_EQ(graph->blocks[static_cast<size_t>(block)].kind, block % 2 == 1 ? 1 : 2);
+    for (const int parameter : graph->blocks[static_cast<size_t>(block)].parameters)
+      EXPECT_EQ(inventory[static_cast<size_t>(parameter)].block, block);
+  }
 }
 
 // What a Llama layer keeps for its backward, as the literature counts it: 12 h + 4 h kv/a + 6 f bytes
@@ -34,11 +59,12 @@ std::vector<ModelSpec> Variants() {
 // two reciprocal norms in fp32 besides.
 TEST(Segment, ALayerSavesWhatThePublishedFormulaSays) {
   for (const char* name : {"llama-25m", "llama2-7b", "llama3.1-8b", "llama3.1-405b"}) {
-    const ModelSpec spec = *Preset(name);
+    const Architecture spec = *Preset(name);
     const MicroBatchShape shape{2, 64};
     const SegmentMemory memory = Analyze(Build(spec, 1, shape, DType::kBF16));
-    const int64_t per_token = 12 * spec.hidden + 4 * spec.hidden * spec.kv_heads / spec.heads + 6 * spec.ffn +
-                              4 * spec.heads + 4 * 2 - 2 * spec.hidden;
+    const Attention& a = AttentionOf(spec);
+    const int64_t per_token = 12 * spec.hidden + 4 * spec.hidden * a.kv_heads / a.heads +
+                              6 * MlpOf(spec).ffn + 4 * a.heads + 4 * 2 - 2 * spec.hidden;
     EXPECT_EQ(memory.saved_bytes, per_token * shape.tokens()) << name;
     EXPECT_EQ(memory.output_bytes, 2 * spec.hidden * shape.tokens()) << name;
   }
@@ -48,11 +74,12 @@ TEST(Segment, ALayerSavesWhatThePublishedFormulaSays) {
 // norms: of llama-1b (f = 2.75 h, four queries a key) 13.5 values of the size of h become 8.75.
 TEST(Segment, ALayerThatFormsAgainSavesWhatProductsMake) {
   for (const char* name : {"llama-25m", "llama2-7b", "llama3.1-8b", "llama3.1-405b"}) {
-    const ModelSpec spec = *Preset(name);
+    const Architecture spec = *Preset(name);
     const MicroBatchShape shape{2, 64};
     const SegmentMemory memory = Analyze(Build(spec, 1, shape, DType::kBF16, false, /*forms_again=*/true));
+    const Attention& a = AttentionOf(spec);
     const int64_t per_token =
-        6 * spec.hidden + 4 * spec.hidden * spec.kv_heads / spec.heads + 4 * spec.ffn + 4 * spec.heads;
+        6 * spec.hidden + 4 * spec.hidden * a.kv_heads / a.heads + 4 * MlpOf(spec).ffn + 4 * a.heads;
     EXPECT_EQ(memory.saved_bytes, per_token * shape.tokens()) << name;
     // Between two passes products wait for their operands all the same.
     EXPECT_EQ(memory.queued_bytes, Analyze(Build(spec, 1, shape, DType::kBF16)).queued_bytes);
@@ -62,13 +89,14 @@ TEST(Segment, ALayerThatFormsAgainSavesWhatProductsMake) {
 // What attention has made, as wide as the heads, and the logarithms of its sums are formed again where they
 // are read: once, for the weight gradient of the product by which it leaves, the later operator.
 TEST(Segment, AttentionIsFormedAgainFromQueriesKeysAndValues) {
-  const ModelSpec spec = *Preset("llama3.1-8b");
+  const Architecture spec = *Preset("llama3.1-8b");
   const SegmentOptions kept{.shape = {2, 64}, .dtype = DType::kBF16, .forms_again = true};
   SegmentOptions again = kept;
   again.forms_attention_again = true;
-  const Segment segment = BuildSegment(spec, Inventory(spec), 1, again);
-  EXPECT_EQ(Analyze(segment).saved_bytes + (2 * spec.hidden + 4 * spec.heads) * kept.shape.tokens(),
-            Analyze(BuildSegment(spec, Inventory(spec), 1, kept)).saved_bytes);
+  const Segment segment = BuildGraph(spec, Inventory(spec), again)->segment(1);
+  EXPECT_EQ(
+      Analyze(segment).saved_bytes + (2 * spec.hidden + 4 * AttentionOf(spec).heads) * kept.shape.tokens(),
+      Analyze(BuildGraph(spec, Inventory(spec), kept)->segment(1)).saved_bytes);
   const Lifetimes lifetimes = ComputeLifetimes(segment);
   int64_t times = 0;
   for (size_t i = 0; i < segment.operators.size(); ++i) {
@@ -85,9 +113,11 @@ TEST(Segment, AttentionIsFormedAgainFromQueriesKeysAndValues) {
 // By hand, the gathered rows of two ranks: neither they nor what they are gathered from is kept, each norm
 // runs again before its gather, and what it made is dropped when the rows are there.
 TEST(Segment, GatheredRowsAreFormedAgainFromTheirNorms) {
-  const ModelSpec spec = *Preset("toy-1m");
-  const Segment segment = BuildSegment(
-      spec, Inventory(spec), 1, {.shape = {2, 64}, .tensor = {.ranks = 2, .index = 0}, .forms_again = true});
+  const Architecture spec = *Preset("toy-1m");
+  const Segment segment =
+      BuildGraph(spec, Inventory(spec),
+                 {.shape = {2, 64}, .tensor = {.ranks = 2, .index = 0}, .forms_again = true})
+          ->segment(1);
   const Lifetimes lifetimes = ComputeLifetimes(segment);
   for (size_t i = 0; i < segment.operators.size(); ++i) {
     const Operator& op = segment.operators[i];
@@ -111,14 +141,7 @@ TEST(Segment, GatheredRowsAreFormedAgainFromTheirNorms) {
 
 // By hand: hidden 4, two heads of 2, one key-value head, ffn 3, one token, fp32.
 TEST(Segment, ATinyLayerWalkedByHand) {
-  ModelSpec spec;
-  spec.layers = 1;
-  spec.hidden = 4;
-  spec.heads = 2;
-  spec.kv_heads = 1;
-  spec.head_dim = 2;
-  spec.ffn = 3;
-  spec.vocab = 8;
+  const Architecture spec = Tiny();
   const SegmentMemory memory = Analyze(Build(spec, 1, {1, 1}, DType::kF32));
   // normed 16 + rstd 4 + qkv 32 + attended 16 + lse 8 + middle 16 + normed 16 + rstd 4 + gate_up 24 +
   // activated 12; the output (16) takes the storage of the last product.
@@ -140,14 +163,7 @@ TEST(Segment, ATinyLayerWalkedByHand) {
 // 16, normed 16 and activated 12; gradients are those of qkv 32, of the middle 16 (the residual's copy), of
 // gate_up 24 (over the saved one) and of the output 16.
 TEST(Segment, TheQueueOfATinyLayerCountedByHand) {
-  ModelSpec spec;
-  spec.layers = 1;
-  spec.hidden = 4;
-  spec.heads = 2;
-  spec.kv_heads = 1;
-  spec.head_dim = 2;
-  spec.ffn = 3;
-  spec.vocab = 8;
+  const Architecture spec = Tiny();
   const SegmentMemory memory = Analyze(Build(spec, 1, {1, 1}, DType::kF32));
   EXPECT_EQ(memory.queued_bytes, 60 + 88);
   EXPECT_EQ(memory.weight_backward_peak, 0);  // in fp32 products are added where they belong
@@ -183,7 +199,7 @@ TEST(Segment, AttentionIsCutUntilEachThreadHasFourParts) {
 }
 
 TEST(Segment, BytesAreProportionalToTheTokens) {
-  for (const ModelSpec& spec : Variants()) {
+  for (const Architecture& spec : Variants()) {
     for (int block : {0, 1, HeadBlock(spec)}) {
       // On a device: a CPU's attention has a workspace for each thread, however many sequences there are.
       const SegmentMemory one = Analyze(Build(spec, block, {1, 8}, DType::kF32, /*on_device=*/true));
@@ -198,7 +214,7 @@ TEST(Segment, BytesAreProportionalToTheTokens) {
 }
 
 TEST(Segment, NotSavingNeverNeedsMoreThanSaving) {
-  for (const ModelSpec& spec : Variants()) {
+  for (const Architecture& spec : Variants()) {
     for (DType dtype : {DType::kF32, DType::kBF16}) {
       const SegmentMemory memory = Analyze(Build(spec, 1, {2, 16}, dtype));
       EXPECT_LE(memory.inference_peak, memory.forward_peak);
@@ -210,7 +226,7 @@ TEST(Segment, NotSavingNeverNeedsMoreThanSaving) {
 
 // Of a layer the last product, the sum over tp and the residual addition make nothing that is saved.
 TEST(Segment, AForwardThatOnlySavesEndsBeforeTheLastProduct) {
-  for (const ModelSpec& spec : Variants()) {
+  for (const Architecture& spec : Variants()) {
     const Segment layer = Build(spec, 1, {2, 16}, DType::kF32);
     const size_t count = NumOperatorsThatSave(layer);
     ASSERT_LT(count, layer.operators.size());
@@ -226,7 +242,7 @@ TEST(Segment, AForwardThatOnlySavesEndsBeforeTheLastProduct) {
 // The table is a program: values are written before they are read, storage is dropped once, and
 // never while something later reads it.
 TEST(Segment, StorageLivesExactlyAsLongAsItIsRead) {
-  for (const ModelSpec& spec : Variants()) {
+  for (const Architecture& spec : Variants()) {
     for (int block : {0, 1, 1 + HeadBlock(spec), HeadBlock(spec)}) {
       const bool forms_again = block > HeadBlock(spec);  // the layer once more
       const Segment segment = Build(spec, forms_again ? 1 : block, {2, 4}, DType::kBF16, false, forms_again);
@@ -290,17 +306,20 @@ TEST(Segment, StorageLivesExactlyAsLongAsItIsRead) {
 }
 
 TEST(Segment, EveryWeightOfABlockIsUsedOnceAndFusedOnesAreAdjacent) {
-  for (const ModelSpec& spec : Variants()) {
+  for (const Architecture& spec : Variants()) {
     const std::vector<Parameter> inventory = Inventory(spec);
-    for (int block = 0; block <= HeadBlock(spec); ++block) {
-      const Segment segment = Build(spec, block, {1, 4}, DType::kF32);
+    const auto graph = BuildGraph(spec, inventory, {.shape = {1, 4}});
+    ASSERT_EQ(graph->num_blocks(), NumBlocks(spec));
+    for (int block = 0; block < graph->num_blocks(); ++block) {
+      const std::vector<int>& parameters = graph->blocks[static_cast<size_t>(block)].parameters;
       std::set<int> used;
-      for (const Operator& op : segment.operators) {
+      for (const Operator& op : graph->segment(block).operators) {
         for (const std::vector<int>* list : {&op.weights, &op.biases}) {
           for (size_t k = 0; k < list->size(); ++k) {
-            EXPECT_TRUE(used.insert((*list)[k]).second);
+            const int parameter = parameters[static_cast<size_t>((*list)[k])];
+            EXPECT_TRUE(used.insert(parameter).second);
             if (k > 0) {
-              EXPECT_EQ((*list)[k], (*list)[k - 1] + 1);
+              EXPECT_EQ(parameter, parameters[static_cast<size_t>((*list)[k - 1])] + 1);
             }
           }
         }
@@ -312,6 +331,7 @@ TEST(Segment, EveryWeightOfABlockIsUsedOnceAndFusedOnesAreAdjacent) {
         }
       }
       EXPECT_EQ(used, expected) << "block " << block;
+      EXPECT_EQ(parameters.size(), expected.size()) << "block " << block;
     }
   }
 }

@@ -10,6 +10,7 @@
 
 #include "base/counter_rng.h"
 #include "device/counting_allocator.h"
+#include "model/graph.h"
 
 namespace trainctl::nn {
 namespace {
@@ -35,11 +36,6 @@ struct Example {
     return x;
   }
   TokenView view() const { return {.document = document.data()}; }
-
-  // The gradients are of queries and keys as they are given.
-  Rotation rotation() const { return {kernels::Cpu().f32, positions.data(), angles}; }
-  std::vector<int32_t> positions = std::vector<int32_t>(static_cast<size_t>(shape.batch * shape.seq_len), 0);
-  RopeTables angles = {at::ones({1, shape.head_dim / 2}), at::zeros({1, shape.head_dim / 2})};
 };
 
 struct Answer {
@@ -62,8 +58,7 @@ Answer Fused(const Example& e) {
   return Ask(
       e, [&](Answer& a) { AttentionForward(e.shape, e.qkv, e.view(), a.out, a.lse); },
       [&](Answer& a) {
-        AttentionBackward(e.shape, e.qkv, e.view(), a.out, a.lse, e.dout.view_as(a.out), e.rotation(),
-                          a.dqkv);
+        AttentionBackward(e.shape, e.qkv, e.view(), a.out, a.lse, e.dout.view_as(a.out), nullptr, a.dqkv);
       });
 }
 
@@ -177,14 +172,16 @@ TEST(CpuAttention, HoldsForAMomentWhatTheTableSays) {
   for (const AttentionShape& shape : {AttentionShape{2, 256, 4, 4, 16}, AttentionShape{4, 128, 8, 2, 32},
                                       AttentionShape{1, 512, 4, 1, 16}, AttentionShape{1, 1024, 4, 4, 64},
                                       AttentionShape{1, 2048, 8, 2, 64}, AttentionShape{3, 40, 6, 3, 8}}) {
-    model::ModelSpec spec;
-    spec.layers = 1;
-    spec.hidden = spec.ffn = spec.vocab = shape.heads * shape.head_dim;
-    spec.heads = shape.heads;
-    spec.kv_heads = shape.kv_heads;
-    spec.head_dim = shape.head_dim;
+    const int64_t width = shape.heads * shape.head_dim;
+    const model::Architecture spec = model::LlamaOf({.layers = 1,
+                                                     .hidden = width,
+                                                     .ffn = width,
+                                                     .heads = shape.heads,
+                                                     .kv_heads = shape.kv_heads,
+                                                     .head_dim = shape.head_dim,
+                                                     .vocab = width});
     const model::Segment segment =
-        model::BuildSegment(spec, model::Inventory(spec), 1, {.shape = {shape.batch, shape.seq_len}});
+        model::BuildGraph(spec, model::Inventory(spec), {.shape = {shape.batch, shape.seq_len}})->segment(1);
     const auto op = std::find_if(segment.operators.begin(), segment.operators.end(),
                                  [](const auto& o) { return o.kind == model::OpKind::kAttention; });
     const Example example(shape, 0);
@@ -201,7 +198,7 @@ TEST(CpuAttention, HoldsForAMomentWhatTheTableSays) {
     const at::Tensor dout = example.dout.view_as(answer.out);
     EXPECT_EQ(peak_of([&] {
                 AttentionBackward(shape, example.qkv, example.view(), answer.out, answer.lse, dout,
-                                  example.rotation(), answer.dqkv);
+                                  /*rotation=*/nullptr, answer.dqkv);
               }),
               op->backward_temp_bytes)
         << shape.seq_len;

@@ -48,16 +48,12 @@ std::vector<float> Floats(const uint32_t (&bits)[n]) {
 }
 
 TEST(RopeTables, AnglesAreThoseOfTransformers) {
-  model::ModelSpec spec;
-  spec.head_dim = 64;
-  spec.rope_theta = 10000;
-  RopeTables tables = MakeRopeTables(device::Device::Cpu(), spec, 4096);
+  model::AngleTable table = {.head_dim = 64, .theta = 10000};
+  RopeTables tables = MakeRopeTables(device::Device::Cpu(), table, 4096);
   for (const int64_t position : {0, 1, 4095}) ExpectAnglesOf(Floats(kLlama2), tables, position);
 
-  spec.head_dim = 128;
-  spec.rope_theta = 500000;
-  spec.rope_scaling = model::RopeScaling{};
-  tables = MakeRopeTables(device::Device::Cpu(), spec, 131072);
+  table = {.head_dim = 128, .theta = 500000, .scaling = model::RopeScaling{}};
+  tables = MakeRopeTables(device::Device::Cpu(), table, 131072);
   // Where a frequency that differs in its last bit turns by 0.008 rad.
   for (const int64_t position : {1, 8192, 131071}) ExpectAnglesOf(Floats(kLlama31), tables, position);
 }

@@ -8,10 +8,12 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "base/counter_rng.h"
 #include "device/counting_allocator.h"
+#include "model/graph.h"
 #include "nn/segment_run.h"
 
 namespace trainctl::nn {
@@ -26,16 +28,15 @@ class CountedEnvironment : public ::testing::Environment {
 };
 const auto* const kEnvironment = ::testing::AddGlobalTestEnvironment(new CountedEnvironment);
 
-model::ModelSpec Spec(int64_t hidden, int64_t heads, int64_t kv_heads, int64_t vocab) {
-  model::ModelSpec spec;
-  spec.layers = 1;
-  spec.hidden = hidden;
-  spec.heads = heads;
-  spec.kv_heads = kv_heads;
-  spec.head_dim = hidden / heads;
-  spec.ffn = 2 * hidden;
-  spec.vocab = vocab;
-  spec.qkv_bias = true;
+model::Architecture Spec(int64_t hidden, int64_t heads, int64_t kv_heads, int64_t vocab) {
+  model::Architecture spec = model::LlamaOf({.layers = 1,
+                                             .hidden = hidden,
+                                             .ffn = 2 * hidden,
+                                             .heads = heads,
+                                             .kv_heads = kv_heads,
+                                             .head_dim = hidden / heads,
+                                             .vocab = vocab});
+  SetEach(spec, &model::Attention::qkv_bias, true);
   return spec;
 }
 
@@ -44,8 +45,9 @@ enum class Again { kNothing, kPasses, kAttentionToo };
 
 // One block with random weights and tokens, everything that a segment needs.
 struct Bench {
-  model::ModelSpec spec;
+  model::Architecture spec;
   std::vector<model::Parameter> inventory;
+  std::shared_ptr<const model::Graph> graph;
   model::Segment segment;
   RopeTables rope;
   std::vector<at::Tensor> weights, gradients;
@@ -53,30 +55,36 @@ struct Bench {
   std::vector<int32_t> tokens, targets, positions, document;
   std::vector<uint8_t> mask;
 
-  Bench(const model::ModelSpec& model, int block, model::MicroBatchShape shape, DType dtype,
+  Bench(const model::Architecture& model, int block, model::MicroBatchShape shape, DType dtype,
         int64_t documents, Again again = Again::kNothing)
       : spec(model),
         inventory(model::Inventory(model)),
-        segment(model::BuildSegment(spec, inventory, block,
-                                    {.shape = shape,
-                                     .dtype = dtype,
-                                     .threads = 1,
-                                     .tensor = {},
-                                     .forms_again = again != Again::kNothing,
-                                     .forms_attention_again = again == Again::kAttentionToo})) {
-    rope = MakeRopeTables(device::Device::Cpu(), spec, shape.seq_len);
+        graph(model::BuildGraph(spec, inventory,
+                                {.shape = shape,
+                                 .dtype = dtype,
+                                 .threads = 1,
+                                 .tensor = {},
+                                 .forms_again = again != Again::kNothing,
+                                 .forms_attention_again = again == Again::kAttentionToo})),
+        segment(graph->segment(block)) {
+    rope = MakeRopeTables(device::Device::Cpu(), model::AnglesOf(spec), shape.seq_len);
     int64_t numel = 0;
     for (const model::Parameter& parameter : inventory) numel += parameter.numel;
     at::Tensor flat = (at::randn({numel}) * 0.05).to(ToAten(dtype));
     at::Tensor gradient = at::zeros({numel}, ToAten(trainctl::AccumulatorOf(dtype)));
     weights.push_back(flat);
     gradients.push_back(gradient);
-    int64_t offset = 0;
-    for (size_t i = 0; i < inventory.size(); ++i) {
-      bound[static_cast<int>(i)] = {
-          static_cast<char*>(flat.data_ptr()) + offset * DTypeBytes(dtype),
-          static_cast<char*>(gradient.data_ptr()) + offset * static_cast<int64_t>(gradient.itemsize()), true};
-      offset += inventory[i].numel;
+    std::vector<int64_t> offsets;
+    for (int64_t offset = 0; const model::Parameter& parameter : inventory) {
+      offsets.push_back(offset);
+      offset += parameter.numel;
+    }
+    for (const int parameter : graph->blocks[static_cast<size_t>(block)].parameters) {
+      const int64_t offset = offsets[static_cast<size_t>(parameter)];
+      bound.push_back(
+          {static_cast<char*>(flat.data_ptr()) + offset * DTypeBytes(dtype),
+           static_cast<char*>(gradient.data_ptr()) + offset * static_cast<int64_t>(gradient.itemsize()),
+           true});
     }
     for (int64_t i = 0; i < shape.tokens(); ++i) {
       const int64_t t = i % shape.seq_len;
@@ -124,7 +132,7 @@ int64_t PeakOf(const std::function<void()>& work) {
 // Analyze() is what the planner believes; the counting allocator is what happened.
 TEST_P(SegmentMemoryTest, LayerUsesTheBytesThatAnalyzeSays) {
   const Case& c = GetParam();
-  const model::ModelSpec spec = Spec(c.hidden, c.heads, c.kv_heads, 128);
+  const model::Architecture spec = Spec(c.hidden, c.heads, c.kv_heads, 128);
   const Bench bench(spec, 1, c.shape, c.dtype, c.documents, c.again);
   const SegmentRunner runner = bench.Runner();
   const model::SegmentMemory memory = model::Analyze(bench.segment);
@@ -171,7 +179,7 @@ int64_t BytesIn(const WeightQueue& queue) {
 
 TEST_P(SegmentMemoryTest, BackwardInTwoPassesUsesTheBytesThatAnalyzeSays) {
   const Case& c = GetParam();
-  const model::ModelSpec spec = Spec(c.hidden, c.heads, c.kv_heads, 128);
+  const model::Architecture spec = Spec(c.hidden, c.heads, c.kv_heads, 128);
   const Bench bench(spec, 1, c.shape, c.dtype, c.documents, c.again);
   const SegmentRunner runner = bench.Runner();
   const model::SegmentMemory memory = model::Analyze(bench.segment);
@@ -211,7 +219,7 @@ TEST_P(SegmentMemoryTest, BackwardInTwoPassesUsesTheBytesThatAnalyzeSays) {
 
 TEST_P(SegmentMemoryTest, HeadUsesTheBytesThatAnalyzeSays) {
   const Case& c = GetParam();
-  const model::ModelSpec spec = Spec(c.hidden, c.heads, c.kv_heads, 3000);
+  const model::Architecture spec = Spec(c.hidden, c.heads, c.kv_heads, 3000);
   const Bench bench(spec, 2, c.shape, c.dtype, c.documents);
   const SegmentRunner runner = bench.Runner();
   const at::Tensor input = at::randn({c.shape.tokens(), c.hidden}).to(ToAten(c.dtype));
@@ -242,7 +250,7 @@ TEST(SegmentRunner, BackwardInTwoPassesIsBackwardInOne) {
       for (bool accumulate : {true, false}) {
         at::manual_seed(11);
         Bench bench(Spec(32, 4, 2, 64), block, shape, dtype, 2);
-        for (auto& [index, parameter] : bench.bound) parameter.accumulate = accumulate;
+        for (BoundParameter& parameter : bench.bound) parameter.accumulate = accumulate;
         const SegmentRunner runner = bench.Runner();
         const auto type = ToAten(dtype);
         const at::Tensor output_gradient = at::randn({shape.tokens(), 32}).to(type);
@@ -280,6 +288,34 @@ TEST(SegmentRunner, BackwardInTwoPassesIsBackwardInOne) {
         }
       }
     }
+  }
+}
+
+// A pair of operators run as one and the two on their own have the same gradients: bit by bit in fp32 and
+// bf16.
+TEST(SegmentRunner, APairOfOperatorsIsTheTwoOnTheirOwn) {
+  const model::MicroBatchShape shape{2, 24};
+  for (DType dtype : {DType::kF32, DType::kBF16}) {
+    std::vector<at::Tensor> answers;
+    for (const bool is_pair : {true, false}) {
+      at::manual_seed(13);
+      Bench bench(Spec(32, 4, 2, 64), 1, shape, dtype, 2);
+      int pairs = 0;
+      for (model::Operator& op : bench.segment.operators) {
+        pairs += op.with_previous.Has(model::Pass::kInputGradient) ? 1 : 0;
+        if (!is_pair) op.with_next = op.with_previous = {};
+      }
+      EXPECT_EQ(pairs, 1) << "RoPE and attention";
+      const at::Tensor input = at::randn({shape.tokens(), 32}).to(ToAten(dtype));
+      const at::Tensor output_gradient = at::randn({shape.tokens(), 32}).to(ToAten(dtype));
+      Saved saved;
+      const SegmentRunner runner = bench.Runner();
+      runner.Forward(bench.bound, input, bench.View(), &saved);
+      answers.push_back(runner.Backward(bench.bound, input, bench.View(), std::move(saved), output_gradient));
+      answers.push_back(bench.gradients[0]);
+    }
+    EXPECT_TRUE(at::equal(answers[0], answers[2]));
+    EXPECT_TRUE(at::equal(answers[1], answers[3]));
   }
 }
 
@@ -346,8 +382,9 @@ TEST(SegmentRunner, GradientsOfAValueWithSeveralReadersAreSummed) {
   at::manual_seed(5);
   const at::Tensor weights = at::randn({2, kHidden, kHidden});
   const at::Tensor gradients = at::zeros_like(weights);
-  BoundParameters bound;
-  for (int i : {0, 1}) bound[i] = {weights[i].data_ptr<float>(), gradients[i].data_ptr<float>()};
+  BoundParameters bound(2);
+  for (int i : {0, 1})
+    bound[static_cast<size_t>(i)] = {weights[i].data_ptr<float>(), gradients[i].data_ptr<float>()};
   const at::Tensor x = at::randn({shape.tokens(), kHidden});
   const at::Tensor dy = at::randn({shape.tokens(), kHidden});
   const SegmentRunner runner(device::Device::Cpu(), segment, nullptr, 1);
@@ -410,7 +447,7 @@ TEST(SegmentRunner, RowsCanBeFewerThanTheirBound) {
     for (int i : {0, 1}) {
       const auto k = static_cast<size_t>(i);
       gradients.push_back(at::ones_like(weights[k]));  // overwritten, by zeros where there are no rows
-      bound[i] = {weights[k].data_ptr<float>(), gradients[k].data_ptr<float>(), /*accumulate=*/false};
+      bound.push_back({weights[k].data_ptr<float>(), gradients[k].data_ptr<float>(), /*accumulate=*/false});
     }
     const at::Tensor x = at::randn({rows, kHidden}), dy = at::randn({rows, kHidden});
     Saved saved;
@@ -444,11 +481,14 @@ TEST(SegmentRunner, RowsCanBeFewerThanTheirBound) {
 // a vector over several directions, because a single one may lie across the gradient and show only rounding,
 // which in fp32 is another on another CPU; the extrapolated difference (error of order step^4) allows a step
 // that is large against it.
-void HoldAgainstDifferences(DType dtype, double step, double tolerance) {
+void HoldAgainstDifferences(DType dtype, double step, double tolerance, bool with_pairs = true) {
   at::manual_seed(7);
-  const model::ModelSpec spec = Spec(16, 4, 2, 64);
+  const model::Architecture spec = Spec(16, 4, 2, 64);
   const model::MicroBatchShape shape{2, 12};
   Bench bench(spec, 1, shape, dtype, 2);
+  for (model::Operator& op : bench.segment.operators) {
+    if (!with_pairs) op.with_next = op.with_previous = {};
+  }
   const SegmentRunner runner = bench.Runner();
   const at::Tensor input = at::randn({shape.tokens(), 16}).to(ToAten(dtype));
   const at::Tensor direction = at::randn({shape.tokens(), 16}).to(ToAten(dtype));
@@ -488,12 +528,13 @@ void HoldAgainstDifferences(DType dtype, double step, double tolerance) {
 TEST(SegmentRunner, LayerGradientMatchesFiniteDifferences) {
   HoldAgainstDifferences(DType::kF32, 0.02, 1e-3);
   HoldAgainstDifferences(DType::kF64, 1e-3, 1e-9);
+  HoldAgainstDifferences(DType::kF64, 1e-3, 1e-9, /*with_pairs=*/false);
 }
 
 // A step without any loss token has no gradient: the logits themselves must not pass for one.
 TEST(SegmentRunner, NothingToLearnIsNoGradient) {
   for (DType dtype : {DType::kF32, DType::kBF16}) {
-    const model::ModelSpec spec = Spec(16, 4, 2, 64);
+    const model::Architecture spec = Spec(16, 4, 2, 64);
     Bench bench(spec, 2, {1, 12}, dtype, 1);
     std::fill(bench.mask.begin(), bench.mask.end(), 0);
     const at::Tensor input = at::randn({12, 16}).to(ToAten(dtype));
@@ -510,7 +551,7 @@ TEST(SegmentRunner, NothingToLearnIsNoGradient) {
 
 // Tokens of one document must not see another: changing one leaves the other's outputs alone.
 TEST(SegmentRunner, DocumentsDoNotSeeEachOther) {
-  const model::ModelSpec spec = Spec(16, 4, 2, 64);
+  const model::Architecture spec = Spec(16, 4, 2, 64);
   const model::MicroBatchShape shape{1, 12};
   const Bench bench(spec, 1, shape, DType::kF32, 2);
   const SegmentRunner runner = bench.Runner();

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "kernels/kernels.h"
 
 namespace trainctl::optim {
 namespace {

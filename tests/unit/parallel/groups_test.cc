@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "model/model_spec.h"
+#include "model/architecture.h"
+#include "model/parameters.h"
+#include "model/presets.h"
 #include "schedule/build_step.h"
 #include "tests/unit/comm/forked_ranks.h"
 
@@ -29,7 +31,7 @@ std::vector<int> Members(comm::Group& group, int rank) {
 // Two stages of two data-parallel ranks each; the embedding's table is tied to the head's, so that the first
 // and the last stage share a bucket.
 TEST(Groups, AreThoseOfTheStepOnEveryRank) {
-  model::ModelSpec spec = *model::Preset("toy-1m");
+  model::Architecture spec = *model::Preset("toy-1m");
   spec.tie_embeddings = true;
   const layout::Mesh mesh{.pp = 2, .dp_shard = 2};
   const schedule::PipelineSchedule order =
@@ -37,7 +39,8 @@ TEST(Groups, AreThoseOfTheStepOnEveryRank) {
   const std::vector<int> stage_begin = {0, 2, model::HeadBlock(spec) + 1};
   const layout::Ledger ledger(model::Inventory(spec), mesh, 1, schedule::OwnersOf(order, stage_begin));
   const schedule::BuildOptions options{.num_micro_batches = 4, .setting = {.seq_len = 16}};
-  const absl::StatusOr<schedule::Step> step = schedule::BuildStep(spec, ledger, options, order, stage_begin);
+  const absl::StatusOr<schedule::Step> step =
+      schedule::BuildStep(schedule::GraphOf(spec, ledger, options), ledger, options, order, stage_begin);
   ASSERT_TRUE(step.ok()) << step.status();
   const auto pipelines = [](const schedule::Group& group) { return group.axis == layout::Axis::kPp; };
   ASSERT_EQ(std::count_if(step->groups.begin(), step->groups.end(), pipelines),

@@ -16,6 +16,7 @@
 #include "base/counter_rng.h"
 #include "base/status.h"
 #include "layout/layout.h"
+#include "model/presets.h"
 #include "planner/make_plan.h"
 #include "tests/unit/num_cases.h"
 #include "tests/unit/recipe/bad_input_cases.h"
@@ -163,7 +164,7 @@ std::vector<Recipe> WaysOut(const Recipe& recipe, const std::string& mistake) {
       ways.push_back(*way);
     }
   }
-  if (mistake.find("; take it out") != std::string::npos) {
+  if (mistake.ends_with("; remove it")) {
     ways.push_back(WithLine(recipe, mistake, [](std::string& line) { line.clear(); }));
   }
   return ways;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "layout/layout.h"
+#include "model/presets.h"
 #include "planner/advice.h"
 #include "planner/make_plan.h"
 #include "tests/unit/recipe/recipe_test_util.h"

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "layout/family.h"
+#include "model/presets.h"
 #include "planner/choose.h"
 #include "planner/neighbours.h"
 #include "schedule/layout_step.h"
@@ -61,14 +62,14 @@ int NumCases(int whole) {
   return wanted != nullptr && std::string(wanted) == "all" ? whole : whole / kShare;
 }
 
-model::ModelSpec DrawModel(Picker& pick, int64_t layers) {
-  model::ModelSpec spec = *model::Preset("toy-1m");
-  spec.layers = layers;
-  spec.head_dim = pick({4, 16});
-  spec.heads = pick({2, 4});
-  spec.kv_heads = pick({1, 2});
-  spec.hidden = spec.heads * spec.head_dim;
-  spec.ffn = pick({16, 100, 512});
+model::Architecture DrawModel(Picker& pick, int64_t layers) {
+  model::Architecture spec = *model::Preset("toy-1m");
+  SetNumLayers(spec, layers);
+  SetEach(spec, &model::Attention::head_dim, pick({4, 16}));
+  SetEach(spec, &model::Attention::heads, pick({2, 4}));
+  SetEach(spec, &model::Attention::kv_heads, pick({1, 2}));
+  spec.hidden = AttentionOf(spec).heads * AttentionOf(spec).head_dim;
+  SetEach(spec, &model::Mlp::ffn, pick({16, 100, 512}));
   spec.vocab = pick({17, 300, 9000});
   spec.tie_embeddings = pick({0, 1}) == 1;
   return spec;
@@ -145,7 +146,7 @@ struct Held {
 };
 
 void CompareDataParallel(Picker& pick, Held& held) {
-  const model::ModelSpec spec = DrawModel(pick, pick({1, 2, 3, 5, 8, 12}));
+  const model::Architecture spec = DrawModel(pick, pick({1, 2, 3, 5, 8, 12}));
   layout::Layout layout = DrawLayout(pick);
   DrawRecomputed(pick, 1, layout);
   const schedule::StepSetting setting = DrawSetting(pick);
@@ -154,12 +155,13 @@ void CompareDataParallel(Picker& pick, Held& held) {
   const simulate::FoldedModel folded(spec);
   const simulate::FoldedStrategy strategy(folded, layout.mesh, layout.zero_stage);
   const simulate::StepBound bound =
-      strategy.Bounder(options, rates).BoundDataParallel(options, spec.layers, layout.num_micro_batches);
+      strategy.Bounder(options, rates).BoundDataParallel(options, NumLayers(spec), layout.num_micro_batches);
   const layout::Ledger ledger(model::Inventory(spec), layout.mesh, layout.zero_stage);
-  const simulate::StepPrice played = simulate::PriceWhole(schedule::BuildStep(spec, ledger, options), spec,
-                                                          ledger, options, layout.num_micro_batches, rates);
+  const simulate::StepPrice played =
+      simulate::PriceWhole(schedule::BuildStep(schedule::GraphOf(spec, ledger, options), ledger, options),
+                           ledger, options, layout.num_micro_batches, rates);
   held.Compare(bound, played.cost.seconds, played.memory.peak_bytes,
-               absl::StrCat(layout.ToString(), " layers ", spec.layers, " prefetch ", setting.prefetch,
+               absl::StrCat(layout.ToString(), " layers ", NumLayers(spec), " prefetch ", setting.prefetch,
                             " overlap ", rates.overlap, " tied ", spec.tie_embeddings));
 }
 
@@ -174,7 +176,7 @@ void ComparePipeline(Picker& pick, schedule::PipelineKind kind, Held& held) {
   const absl::StatusOr<schedule::PipelineSchedule> order = schedule::BuildPipeline(kind, shape);
   ASSERT_TRUE(order.ok()) << order.status();
   const int num_stages = order->placement.num_stages;
-  const model::ModelSpec spec =
+  const model::Architecture spec =
       DrawModel(pick, std::max<int64_t>(1, num_stages * pick({1, 2, 4}) - 2) + pick({0, 1}));
   const std::vector<int> stages = schedule::EvenStages(model::NumBlocks(spec), num_stages);
   layout::Layout layout = DrawLayout(pick);
@@ -185,16 +187,18 @@ void ComparePipeline(Picker& pick, schedule::PipelineKind kind, Held& held) {
   const schedule::BuildOptions options = schedule::OptionsOf(layout, DrawSetting(pick));
   const layout::Ledger ledger(model::Inventory(spec), layout.mesh, layout.zero_stage,
                               schedule::OwnersOf(*order, stages));
-  const absl::StatusOr<schedule::Step> step = schedule::BuildStep(spec, ledger, options, *order, stages);
+  const absl::StatusOr<schedule::Step> step =
+      schedule::BuildStep(schedule::GraphOf(spec, ledger, options), ledger, options, *order, stages);
   ASSERT_TRUE(step.ok()) << step.status();
   int64_t peak_bytes = 0;
   for (const schedule::Program& program : step->programs)
     peak_bytes = std::max(peak_bytes, simulate::SimulateMemory(program).peak_bytes);
-  held.Compare(
-      simulate::StepBounder(spec, ledger, options, rates).Bound(options, simulate::ShapeOf(*order, stages)),
-      simulate::PlayAtRates(*step, spec, ledger, options, rates).end_s + rates[Resource::kSteps], peak_bytes,
-      absl::StrCat(schedule::Name(kind, shape), " ", layout.ToString(), " layers ", spec.layers, " overlap ",
-                   rates.overlap, " tied ", spec.tie_embeddings));
+  held.Compare(simulate::StepBounder(step->graph, ledger, options, rates)
+                   .Bound(options, simulate::ShapeOf(*order, stages)),
+               simulate::PlayAtRates(*step, ledger, options, rates).end_s + rates[Resource::kSteps],
+               peak_bytes,
+               absl::StrCat(schedule::Name(kind, shape), " ", layout.ToString(), " layers ", NumLayers(spec),
+                            " overlap ", rates.overlap, " tied ", spec.tie_embeddings));
 }
 
 // Runs `run(seed, count)` on two threads.
@@ -242,7 +246,7 @@ TEST(Search, NoBoundIsAboveWhatIsPlayed) {
 }
 
 struct Space {
-  model::ModelSpec spec;
+  model::Architecture spec;
   Problem problem;
 };
 
@@ -378,7 +382,7 @@ void DrawJob(Picker& pick, Space& space) {
   constexpr const char* kModels[] = {"toy-1m", "llama3.2-1b", "llama3.1-8b", "llama3.1-70b"};
   constexpr const char* kDevices[] = {"h100-sxm-80gb", "a100-sxm-40gb", "mi300x"};
   space.spec = *model::Preset(kModels[pick({0, 1, 2, 2, 3})]);
-  space.spec.layers = std::min<int64_t>(space.spec.layers, pick({4, 8, 16, 80}));
+  SetNumLayers(space.spec, std::min<int64_t>(NumLayers(space.spec), pick({4, 8, 16, 80})));
   Problem& problem = space.problem;
   layout::Request& request = problem.request;
   request.spec = &space.spec;
@@ -448,8 +452,8 @@ TEST(Search, NoForcedCombinationIsFaster) {
 // A pipeline whose first stages have most micro-batches in flight, on a limit that neither all layers nor
 // none decide: of each stage as few are recomputed as fit, one fewer does not.
 TEST(Search, EachStageRecomputesAsFewLayersAsFit) {
-  model::ModelSpec spec = *model::Preset("toy-1m");
-  spec.layers = 24;
+  model::Architecture spec = *model::Preset("toy-1m");
+  SetNumLayers(spec, 24);
   Problem problem;
   layout::Request& request = problem.request;
   request = {.spec = &spec, .devices_per_node = 4, .batch_sequences = 8, .seq_len = 128};
@@ -504,7 +508,7 @@ TEST(Search, ALargeSpaceIsSearchedAtOnce) {
 #ifdef TRAINCTL_FEW_CASES
   GTEST_SKIP() << "half a minute, and nothing that smaller spaces do not do";
 #endif
-  const model::ModelSpec spec = *model::Preset("llama3.1-405b");
+  const model::Architecture spec = *model::Preset("llama3.1-405b");
   Problem problem;
   problem.request = {
       .spec = &spec, .nodes = 2048, .devices_per_node = 8, .batch_sequences = 1 << 15, .seq_len = 8192};

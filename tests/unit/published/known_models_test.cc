@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "model/parameters.h"
+
 namespace trainctl::published {
 namespace {
 
@@ -19,7 +21,7 @@ TEST(KnownModels, PublishedSizesComeOut) {
   for (const auto& published : kPublished) {
     const model::NamedModel* known = FindKnownModel(published.name);
     ASSERT_NE(known, nullptr) << published.name;
-    model::ModelSpec a = known->spec;
+    model::Architecture a = known->spec;
     ApplyFamily(published.name, 2048, a);
     ASSERT_TRUE(Validate(a).ok()) << published.name << ": " << Validate(a);
     EXPECT_NEAR(static_cast<double>(NumParameters(a)) / 1e9 / published.total, 1, 0.02) << published.name;
@@ -32,7 +34,7 @@ TEST(KnownModels, PublishedSizesComeOut) {
 // A row says all of its model, so that a name in a recipe and in a table mean the same.
 TEST(KnownModels, FamiliesAddNothingToARow) {
   for (const model::NamedModel& named : model::NamedModels()) {
-    model::ModelSpec spec = named.spec;
+    model::Architecture spec = named.spec;
     ApplyFamily(named.name, spec.learned_positions, spec);
     EXPECT_EQ(spec, named.spec) << named.name;
     const model::NamedModel* found = FindKnownModel(named.name);
@@ -42,13 +44,13 @@ TEST(KnownModels, FamiliesAddNothingToARow) {
 
 // llm-foundry prints its models' sizes with the table of positions of each length.
 TEST(KnownModels, TablesOfPositionsCount) {
-  model::ModelSpec a = {.layers = 40,
-                        .hidden = 5120,
-                        .ffn = 20480,
-                        .heads = 40,
-                        .kv_heads = 40,
-                        .head_dim = 128,
-                        .vocab = 50368};
+  model::Architecture a = model::LlamaOf({.layers = 40,
+                                          .hidden = 5120,
+                                          .ffn = 20480,
+                                          .heads = 40,
+                                          .kv_heads = 40,
+                                          .head_dim = 128,
+                                          .vocab = 50368});
   ApplyFamily("MPT-13b", 16384, a);
   EXPECT_EQ(a.family, "mpt");
   EXPECT_NEAR(static_cast<double>(NumParameters(a)) / 1e9, 12.9274, 0.005);

@@ -109,20 +109,21 @@ TEST(ModelConfig, FieldsThatDifferChangeTheKnownModel) {
   const Cells row = With(kMixture, {{"framework", "megatron-bridge"}, {"activation_recompute", "none"}});
   const PublishedRun known = Read(row);
   ASSERT_TRUE(known.workload.has_value()) << known.reason;
-  EXPECT_EQ(known.workload->model.experts->dense_layers, 3);  // config.json of deepseek-ai/DeepSeek-V3
+  EXPECT_EQ(NumDenseLayers(known.workload->model), 3);  // config.json of deepseek-ai/DeepSeek-V3
   const PublishedRun other =
       Read(With(row, {{"model_config", R"({"first_k_dense_replace": 1, "n_shared_experts": 2})"}}));
   ASSERT_TRUE(other.workload.has_value()) << other.reason;
-  model::ModelSpec expected = known.workload->model;
-  expected.experts->dense_layers = 1;
-  expected.experts->shared_ffn = 2 * 2048;
+  model::Architecture expected = known.workload->model;
+  model::Experts experts = *FindExperts(expected);
+  experts.shared_ffn = 2 * 2048;
+  SetExperts(expected, experts, /*dense_layers=*/1);
   EXPECT_TRUE(other.workload->model == expected);
   EXPECT_THAT(other.reason, HasSubstr("first_k_dense_replace = 1"));
   // Of a model without a name the columns have the rest.
   const PublishedRun mine = Read({{"framework", "torchtitan"},
                                   {"model", "mine"},
                                   {"model_config", R"({"head_dim": 64, "tie_word_embeddings": true})"}});
-  EXPECT_EQ(mine.workload->model.head_dim, 64);
+  EXPECT_EQ(AttentionOf(mine.workload->model).head_dim, 64);
   EXPECT_EQ(mine.workload->model.hidden, 4096);
   EXPECT_TRUE(mine.workload->model.tie_embeddings);
 }
@@ -137,9 +138,9 @@ TEST(ModelConfig, AWholeOneIsTheModelWhateverItsName) {
   row["model_config"] = kMixtral;
   const PublishedRun text = Read(row);
   ASSERT_TRUE(text.workload.has_value()) << text.reason;
-  EXPECT_EQ(text.workload->model.experts->num_experts, 8);
+  EXPECT_EQ(FindExperts(text.workload->model)->num_experts, 8);
   EXPECT_EQ(text.workload->model.vocab, 32000);
-  EXPECT_TRUE(text.workload->model.gated_mlp);
+  EXPECT_TRUE(MlpOf(text.workload->model).gated);
   row["model_config"] = "models/mixtral.json";
   const PublishedRun file = Read(row, [](const std::string& path) -> absl::StatusOr<std::string> {
     EXPECT_EQ(path, "models/mixtral.json");

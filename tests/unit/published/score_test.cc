@@ -91,7 +91,7 @@ TEST(PublishedRuns, AFileThatIsWrongIsNamedWithLinesAndColumns) {
   const PublishedRun none = Read({{"vpp", "0"}, {"cp", "0"}, {"ep", "0"}, {"kv_heads", "0"}, {"ffn", "0"}});
   ASSERT_TRUE(none.workload.has_value()) << none.reason;
   EXPECT_EQ(none.workload->mesh.cp, 1);
-  EXPECT_EQ(none.workload->model.kv_heads, 32);
+  EXPECT_EQ(AttentionOf(none.workload->model).kv_heads, 32);
   EXPECT_FALSE(ReadPublishedRuns("", "r.csv").ok());
   EXPECT_FALSE(ReadPublishedRuns(Header() + "a,b\n", "r.csv").ok());
 }

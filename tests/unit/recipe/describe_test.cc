@@ -20,9 +20,9 @@ TEST(Explain, AFieldIsTold) {
             "train.steps\n"
             "  Length of the run. Unit: steps.\n\n"
             "  type      a whole number from 1 to 1e12, such as 10_000 or \"10K\"\n"
-            "  default   from tokens; one of the two is required\n"
-            "  excludes  train.tokens\n"
-            "  resume    `trainctl resume --set` may change it\n");
+            "  default   derived from train.tokens or train.epochs; one of the three is required\n"
+            "  excludes  train.tokens, train.epochs\n"
+            "  resume    `trainctl resume --set` can change it\n");
 }
 
 TEST(Explain, EveryNameOfTheSchemaIsTold) {
@@ -57,7 +57,7 @@ TEST(Explain, ATypoIsAnsweredWithTheNearestNames) {
 TEST(ExplainJson, HasEveryKeyOfATable) {
   const absl::StatusOr<Json> json = ParseJson(ExplainJson("metrics").value_or(""), "explain");
   ASSERT_TRUE(json.ok());
-  EXPECT_EQ((*json)["fields"].size(), 4u);
+  EXPECT_EQ((*json)["fields"].size(), 5u);
   EXPECT_EQ((*json)["fields"][0]["name"], "metrics.every_steps");
   EXPECT_EQ((*json)["fields"][0]["unit"], "steps");
 }

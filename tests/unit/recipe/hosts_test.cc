@@ -23,16 +23,15 @@ TEST(HostsFile, HasAMachineOnEachLine) {
 }
 
 TEST(HostsFile, SaysWhichLineIsNoMachine) {
-  EXPECT_EQ(
-      FileError("n0\nn1 slots=8\n"),
-      "hosts:2: 'slots=8' after the name 'n1'; a line is one name: cluster.devices_per_node says how many "
-      "workers each machine has");
+  EXPECT_EQ(FileError("n0\nn1 slots=8\n"),
+            "hosts:2: unexpected 'slots=8' after the name 'n1'; put one name on each line. Set the number of "
+            "workers per machine with cluster.devices_per_node");
   EXPECT_THAT(FileError("n0\n\nn1:8\n"),
-              HasSubstr("hosts:3: 'n1:8' cannot be the name of a machine: a port"));
-  EXPECT_THAT(FileError("n0\nn1\nN0\n"), HasSubstr("hosts: N0 is there twice (as n0)"));
-  EXPECT_EQ(FileError("# nobody\n"), "hosts names no machine; write one on each line");
-  EXPECT_EQ(FileError(""), "hosts names no machine; write one on each line");
-  EXPECT_THAT(FileError(std::string("n0\0n1", 5)), HasSubstr("'n0\\x00n1' cannot be"));
+              HasSubstr("hosts:3: 'n1:8' is not a valid machine name: set a port"));
+  EXPECT_THAT(FileError("n0\nn1\nN0\n"), HasSubstr("hosts: N0 is listed twice (as n0)"));
+  EXPECT_EQ(FileError("# nobody\n"), "hosts lists no machines; add one per line");
+  EXPECT_EQ(FileError(""), "hosts lists no machines; add one per line");
+  EXPECT_THAT(FileError(std::string("n0\0n1", 5)), HasSubstr("'n0\\x00n1' is not a valid machine name"));
 }
 
 // What ssh, or a ProxyCommand's shell behind it, could take for more than a name.
@@ -41,7 +40,7 @@ TEST(Hosts, AreNamesAndNothingElse) {
        {"-v", "-", "me@-v", "-l@n0", "@n0", "me@", "n0;reboot", "$(reboot)", "n0 n1", "n0\n", "n[1-4]",
         "ssh://n0", "n0/1", "`id`@n0", "me me@n0", "n\xc3\xa9", "[::1]", ""}) {
     const absl::Status status = CheckHosts({host}, "launch.ssh.hosts");
-    EXPECT_THAT(std::string(status.message()), HasSubstr("cannot be the name of a machine")) << host;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("is not a valid machine name")) << host;
   }
   EXPECT_FALSE(CheckHosts({std::string(254, 'n')}, "x").ok());
   for (const char* host : {"n0", "n-0.example.org", "me@n0", "me@example.org@n0", "::1", "fe80::1%eth0"}) {
@@ -62,13 +61,13 @@ TEST(SshOptions, AreWhatSshTakesBeforeAName) {
   const auto error = [](const std::vector<std::string>& options) {
     return std::string(CheckSshOptions(options).message());
   };
-  EXPECT_THAT(error({"n1"}), HasSubstr("'n1' would be taken for the machine's name"));
-  EXPECT_THAT(error({"-p2222", "n1"}), HasSubstr("'n1' would be taken for"));
-  EXPECT_THAT(error({"-"}), HasSubstr("would be taken for"));
-  EXPECT_THAT(error({"-v", "-p"}), HasSubstr("'-p' has no value after it"));
+  EXPECT_THAT(error({"n1"}), HasSubstr("'n1' would be treated as the machine's name"));
+  EXPECT_THAT(error({"-p2222", "n1"}), HasSubstr("'n1' would be treated as"));
+  EXPECT_THAT(error({"-"}), HasSubstr("would be treated as"));
+  EXPECT_THAT(error({"-v", "-p"}), HasSubstr("'-p' is not followed by a value"));
   EXPECT_THAT(error({"--"}), HasSubstr("ends the options"));
   for (const char* option : {"-N", "-f", "-tt", "-vn", "-W"}) {
-    EXPECT_THAT(error({option}), HasSubstr("does not go with")) << option;
+    EXPECT_THAT(error({option}), HasSubstr("cannot be used with")) << option;
   }
 }
 
@@ -92,11 +91,11 @@ TEST(ReadHosts, TakesTheListOrTheFileBesideTheRecipe) {
   EXPECT_THAT(*read("hosts_file = 'hosts'\n"), ElementsAre("n2", "n3", "n4")) << "spare machines too";
   world.files["/cwd/recipes/hosts"] = "n2\n";
   EXPECT_EQ(std::string(read("hosts_file = 'hosts'\n").status().message()),
-            "recipes/r.toml:16:1: /cwd/recipes/hosts has 1 machine and cluster.nodes = 2; "
-            "name 1 more, or set cluster.nodes = 1");
+            "recipes/r.toml:16:1: /cwd/recipes/hosts has 1 machine, but cluster.nodes = 2; list 1 more, or "
+            "set cluster.nodes = 1");
   world.files["/cwd/recipes/hosts"] = "n2\n-v\n";
   EXPECT_THAT(std::string(read("hosts_file = 'hosts'\n").status().message()),
-              HasSubstr("/cwd/recipes/hosts:2: '-v' cannot be the name of a machine"));
+              HasSubstr("/cwd/recipes/hosts:2: '-v' is not a valid machine name"));
 }
 
 // The file is the machines of the day: it may have changed since the recipe was stored.

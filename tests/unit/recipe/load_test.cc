@@ -7,6 +7,8 @@
 #include "base/wildcard.h"
 #include "model/config_json.h"
 #include "model/parameter_names.h"
+#include "model/parameters.h"
+#include "model/presets.h"
 #include "recipe/recipe_json.h"
 #include "recipe_test_util.h"
 
@@ -212,48 +214,48 @@ TEST(LoadRecipe, ALaterLayerReplacesTheOtherFieldsOfAGroup) {
   EXPECT_EQ(loaded->recipe.train.batch_sequences, 10);
   EXPECT_EQ(loaded->recipe.train.steps, 782);  // 1,000,000 / 1280 = 781.25
   EXPECT_EQ(loaded->recipe.model.preset, "");
-  EXPECT_EQ(loaded->recipe.model.spec.kv_heads, 4);
-  EXPECT_EQ(loaded->recipe.model.spec.head_dim, 16);
+  EXPECT_EQ(AttentionOf(loaded->recipe.model.spec).kv_heads, 4);
+  EXPECT_EQ(AttentionOf(loaded->recipe.model.spec).head_dim, 16);
   EXPECT_EQ(loaded->origin.at("train.steps"), "r.toml:3:1 (train.tokens)");
   EXPECT_EQ(MustLoad(kMinimal, {"train.tokens=1536"}).recipe.train.steps, 1);
   EXPECT_EQ(MustLoad(kMinimal, {"train.tokens=1537"}).recipe.train.steps, 2);
 }
 
 TEST(LoadRecipe, DimensionsBesideAPresetOverrideIt) {
-  const model::ModelSpec base = *model::Preset("toy-1m");
-  model::ModelSpec spec = MustLoad(kMinimal, {"model.layers=2", "model.vocab=300"}).recipe.model.spec;
-  EXPECT_EQ(spec.layers, 2);
+  const model::Architecture base = *model::Preset("toy-1m");
+  model::Architecture spec = MustLoad(kMinimal, {"model.layers=2", "model.vocab=300"}).recipe.model.spec;
+  EXPECT_EQ(NumLayers(spec), 2);
   EXPECT_EQ(spec.vocab, 300);
   EXPECT_EQ(spec.hidden, base.hidden);
   // The size of a head follows hidden and heads when it did so in the preset.
   spec = MustLoad(kMinimal, {"model.hidden=256"}).recipe.model.spec;
-  EXPECT_EQ(spec.head_dim, 256 / base.heads);
+  EXPECT_EQ(AttentionOf(spec).head_dim, 256 / AttentionOf(base).heads);
   spec = MustLoad(kMinimal, {"model.hidden=256", "model.head_dim=32"}).recipe.model.spec;
-  EXPECT_EQ(spec.head_dim, 32);
+  EXPECT_EQ(AttentionOf(spec).head_dim, 32);
 }
 
 TEST(LoadRecipe, RopeScalingCanBeAddedChangedAndDropped) {
-  EXPECT_FALSE(MustLoad(kMinimal).recipe.model.spec.rope_scaling.has_value());
-  const auto added = MustLoad(kMinimal, {"model.rope_scaling={factor=4.0}"}).recipe.model.spec.rope_scaling;
+  EXPECT_FALSE(MustLoad(kMinimal).recipe.model.spec.rope.scaling.has_value());
+  const auto added = MustLoad(kMinimal, {"model.rope_scaling={factor=4.0}"}).recipe.model.spec.rope.scaling;
   ASSERT_TRUE(added.has_value());
   EXPECT_EQ(*added, (model::RopeScaling{.factor = 4.0}));
   const std::vector<std::string> scaled = {"model.preset=llama3.2-1b"};
-  ASSERT_EQ(MustLoad(kMinimal, scaled).recipe.model.spec.rope_scaling->factor, 32.0);
+  ASSERT_EQ(MustLoad(kMinimal, scaled).recipe.model.spec.rope.scaling->factor, 32.0);
   const auto changed =
-      MustLoad(kMinimal, {scaled[0], "model.rope_scaling.low_freq_factor=2"}).recipe.model.spec.rope_scaling;
+      MustLoad(kMinimal, {scaled[0], "model.rope_scaling.low_freq_factor=2"}).recipe.model.spec.rope.scaling;
   EXPECT_EQ(*changed, (model::RopeScaling{.factor = 32.0, .low_freq_factor = 2.0}));
   EXPECT_FALSE(
-      MustLoad(kMinimal, {scaled[0], "model.rope_scaling=none"}).recipe.model.spec.rope_scaling.has_value());
+      MustLoad(kMinimal, {scaled[0], "model.rope_scaling=none"}).recipe.model.spec.rope.scaling.has_value());
 }
 
 TEST(LoadRecipe, AModelComesFromAHuggingFaceFolder) {
   FakeWorld world;
-  const model::ModelSpec spec = *model::Preset("llama3.2-1b");
+  const model::Architecture spec = *model::Preset("llama3.2-1b");
   world.files["/cwd/hf/config.json"] = model::ToHuggingFaceConfig(spec, DType::kBF16);
   const auto loaded = world.Load(kMinimal, {"model.from=hf", "model.layers=3"});
   ASSERT_TRUE(loaded.ok()) << loaded.status();
-  model::ModelSpec expected = spec;
-  expected.layers = 3;
+  model::Architecture expected = spec;
+  SetNumLayers(expected, 3);
   EXPECT_EQ(loaded->recipe.model.spec, expected);
   EXPECT_EQ(loaded->recipe.model.from, "/cwd/hf");
   EXPECT_EQ(loaded->recipe.model.preset, "");
@@ -281,8 +283,8 @@ TEST(LoadRecipe, NotesNameWhatMakesNoDifference) {
   const LoadedRecipe loaded = MustLoad(kMinimal, {"optimizer.decay_fraction=0.5", "train.eval_batches=3"});
   EXPECT_THAT(
       loaded.notes,
-      ElementsAre("--set: optimizer.decay_fraction makes no difference: optimizer.lr_schedule is not \"wsd\"",
-                  "--set: train.eval_batches makes no difference: there is no [[data.eval]]"));
+      ElementsAre("--set: optimizer.decay_fraction has no effect: optimizer.lr_schedule is not \"wsd\"",
+                  "--set: train.eval_batches has no effect: there is no [[data.eval]]"));
 }
 
 TEST(LoadRecipe, RandomWeightsOfAFolderAreANote) {
@@ -302,18 +304,17 @@ TEST(LoadRecipe, RandomWeightsOfAFolderAreANote) {
   world.files["/cwd/hf/tokenizer.model"] = "";
   EXPECT_THAT(notes({"model.from=hf", "model.weights=from"}), IsEmpty()) << "nobody stated an init_std";
   EXPECT_THAT(notes({"model.from=hf", "model.weights=from", "model.init_std=0.1"}),
-              ElementsAre(HasSubstr("model.init_std makes no difference")));
+              ElementsAre(HasSubstr("model.init_std has no effect")));
 }
 
 TEST(LoadRecipe, WhatIsNotHereSaysHowToFetchIt) {
-  EXPECT_THAT(
-      ErrorOf(kMinimal, {"data.train[0].files=['https://host/a.txt']"}),
-      HasSubstr(
-          "https://host/a.txt is a URL, and only files are read; fetch it: curl -LO https://host/a.txt"));
+  EXPECT_THAT(ErrorOf(kMinimal, {"data.train[0].files=['https://host/a.txt']"}),
+              HasSubstr("https://host/a.txt is a URL, but only local files can be read; download it: curl "
+                        "-LO https://host/a.txt"));
   EXPECT_THAT(ErrorOf(kMinimal, {"data.tokenizer='s3://bucket/t.json'"}),
               HasSubstr("aws s3 cp s3://bucket/t.json ."));
   EXPECT_THAT(ErrorOf(kMinimal, {"data.train[0].files=['file:///d/a.txt']"}),
-              HasSubstr("give the path: /d/a.txt"));
+              HasSubstr("use the path: /d/a.txt"));
   EXPECT_THAT(ErrorOf(kMinimal, {"model.preset=default", "model.from=missing/Model-1B"}),
               HasSubstr("hf download missing/Model-1B --local-dir missing/Model-1B"));
   EXPECT_EQ(ErrorOf(kMinimal, {"data.train[0].files=['x:y/*.txt']"}), "OK") << "a colon in a name";
@@ -341,10 +342,11 @@ TEST(LoadRecipe, PretrainedWeightsAreFedWithTheirOwnTokens) {
   EXPECT_THAT(load().notes, IsEmpty());
   EXPECT_EQ(load("data.tokenizer=byte").recipe.data.tokenizer, "byte");
   EXPECT_THAT(load("data.tokenizer=byte").notes,
-              ElementsAre(HasSubstr("without data.tokenizer its own tokenizer is taken")));
+              ElementsAre(HasSubstr("remove data.tokenizer to use the model's own tokenizer")));
   EXPECT_EQ(load("data.tokenizer=t.json").recipe.data.tokenizer, "/cwd/t.json");
   EXPECT_EQ(load("model.weights=random").recipe.data.tokenizer, "byte");
-  EXPECT_THAT(ErrorOf(kMinimal, {"data.end_of_document='<eos>'"}), HasSubstr("bytes have token 256 for it"));
+  EXPECT_THAT(ErrorOf(kMinimal, {"data.end_of_document='<eos>'"}),
+              HasSubstr("the byte tokenizer always uses token 256"));
 }
 
 TEST(LoadRecipe, AModelThatCannotBeTrainedSaysWhatCanBeDoneWithIt) {
@@ -410,6 +412,10 @@ absl::StatusOr<LoadedRecipe> LoadForPlanning(const std::string& text,
       R"({"model_type": "gemma", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
           "num_attention_heads": 4, "vocab_size": 100})";
   world.files["/cwd/n/config.json"] = R"({"model_type": "mamba"})";
+  world.files["/cwd/o/config.json"] =
+      R"({"model_type": "gpt_oss", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+          "num_attention_heads": 4, "vocab_size": 100, "num_local_experts": 4, "num_experts_per_tok": 2,
+          "sliding_window": 8})";
   return LoadRecipeText(text, "r.toml", sets, world.access(), Purpose::kWhatIf);
 }
 
@@ -417,8 +423,8 @@ TEST(LoadRecipe, AWhatIfTakesWhatOurTrainerDoesNotRun) {
   const absl::StatusOr<LoadedRecipe> loaded = LoadForPlanning(kForPlanning);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_EQ(loaded->purpose, Purpose::kWhatIf);
-  model::ModelSpec mixtral = *model::Preset("mixtral-8x7b");
-  mixtral.layers = 8;
+  model::Architecture mixtral = *model::Preset("mixtral-8x7b");
+  SetNumLayers(mixtral, 8);
   EXPECT_EQ(loaded->recipe.model.spec, mixtral);
   EXPECT_EQ(loaded->stated.count("model.layers"), 1U);
   EXPECT_EQ(loaded->stated.count("model.hidden"), 0U);
@@ -433,7 +439,12 @@ TEST(LoadRecipe, AWhatIfTakesWhatOurTrainerDoesNotRun) {
   ASSERT_TRUE(folder.ok()) << folder.status();
   EXPECT_EQ(folder->recipe.model.spec.family, "gemma");
   EXPECT_EQ(folder->recipe.model.spec.hidden, 64);
-  EXPECT_EQ(folder->recipe.model.spec.layers, 8);
+  EXPECT_EQ(NumLayers(folder->recipe.model.spec), 8);
+  const absl::StatusOr<LoadedRecipe> windows =
+      LoadForPlanning(kForPlanning, {"model.preset=default", "model.from=o"});
+  ASSERT_TRUE(windows.ok()) << windows.status();
+  EXPECT_EQ(NumLayers(windows->recipe.model.spec), 8);
+  EXPECT_EQ(WindowShare(windows->recipe.model.spec), 0.5) << "the two layers of the folder alternate";
 
   const absl::Status unknown =
       LoadForPlanning(kForPlanning, {"model.preset=default", "model.from=n"}).status();
@@ -449,26 +460,42 @@ TEST(LoadRecipe, HeadsFollowInEveryModel) {
     EXPECT_TRUE(loaded.ok()) << loaded.status();
     return loaded->recipe.model.spec;
   };
-  EXPECT_EQ(spec_of({"model.hidden=2048"}).head_dim, 64);
-  EXPECT_EQ(spec_of({"model.heads=64"}).kv_heads, 8);
-  EXPECT_EQ(spec_of({"model.preset=qwen3-30b-a3b", "model.heads=64"}).head_dim, 128);  // its own choice
-  EXPECT_EQ(spec_of({"model.preset=moonlight-16b", "model.heads=32"}).head_dim, 128);  // of latent attention
-  EXPECT_EQ(spec_of({"model.preset=moonlight-16b", "model.heads=32"}).kv_heads, 32);
+  EXPECT_EQ(AttentionOf(spec_of({"model.hidden=2048"})).head_dim, 64);
+  EXPECT_EQ(AttentionOf(spec_of({"model.heads=64"})).kv_heads, 8);
+  EXPECT_EQ(AttentionOf(spec_of({"model.preset=qwen3-30b-a3b", "model.heads=64"})).head_dim,
+            128);  // its own choice
+  EXPECT_EQ(AttentionOf(spec_of({"model.preset=moonlight-16b", "model.heads=32"})).head_dim,
+            128);  // of latent attention
+  EXPECT_EQ(AttentionOf(spec_of({"model.preset=moonlight-16b", "model.heads=32"})).kv_heads, 32);
 }
 
 TEST(LoadRecipe, OurTrainerRefusesWhatIsForWhatIfs) {
   const std::string error = ErrorOf(kForPlanning);
   for (const char* word :
        {"this version cannot train the model: model.family = \"mixtral\"", "routed experts",
-        "the data is missing", "parallel.schedule, parallel.stage_layers: there is no pipeline",
-        "parallel.offload", "train.precision = \"fp8\"", "the length of the run is missing",
-        "plan.framework = \"megatron-core\": a what-if"}) {
+        "no training data", "parallel.schedule, parallel.stage_layers: there is no pipeline",
+        "parallel.offload", "train.precision = \"fp8\"", "the run has no length",
+        "plan.framework = \"megatron-core\": runs of other trainers can only be estimated"}) {
     EXPECT_THAT(error, HasSubstr(word));
   }
 }
 
 // Without another trainer's name the plan is for ours, on every device: what it cannot run is refused as a
 // launch refuses it, in one list, and what only a run needs is told apart.
+TEST(LoadRecipe, OnlyPathsAreRelativeToTheRecipe) {
+  FakeWorld world;
+  world.files["/cwd/base/a.toml"] =
+      "[launch]\non_event = ['../notify', 'a/b']\n[metrics]\nprometheus = 'run.prom'\n";
+  const std::string extends = absl::StrCat("extends = 'base/a.toml'\n", kMinimal);
+  const Recipe recipe = world.Load(extends)->recipe;
+  EXPECT_THAT(recipe.launch.on_event, ElementsAre("/cwd/notify", "a/b"));
+  EXPECT_EQ(recipe.metrics.prometheus, "/cwd/base/run.prom");
+  const Recipe others =
+      world.Load(extends, {"launch.on_event=['notify']", "metrics.prometheus=localhost:0"})->recipe;
+  EXPECT_THAT(others.launch.on_event, ElementsAre("notify")) << "is looked for in PATH";
+  EXPECT_EQ(others.metrics.prometheus, "localhost:0");
+}
+
 TEST(LoadRecipe, APlanOfOursRefusesWhatALaunchRefuses) {
   for (const char* device : {"cpu", "cuda", "h100"}) {
     const std::vector<std::string> sets = {"plan.framework=default", absl::StrCat("cluster.device=", device),
@@ -478,7 +505,8 @@ TEST(LoadRecipe, APlanOfOursRefusesWhatALaunchRefuses) {
     const std::string error(plan.status().message());
     EXPECT_THAT(error, HasSubstr("parallel.schedule, parallel.stage_layers: there is no pipeline"));
     EXPECT_THAT(error, HasSubstr("train.batch_sequences (101) is not a multiple of the"));
-    EXPECT_THAT(error, Not(HasSubstr("missing")));
+    EXPECT_THAT(error, Not(HasSubstr("no training data")));
+    EXPECT_THAT(error, Not(HasSubstr("has no length")));
     FakeWorld world;
     const absl::StatusOr<LoadedRecipe> run = LoadRecipeText(kForPlanning, "r.toml", sets, world.access());
     for (const absl::string_view line : absl::StrSplit(error, '\n')) {
@@ -495,8 +523,8 @@ TEST(LoadRecipe, APlanOfOursNeedsNoDataAndSaysWhatARunLacks) {
   EXPECT_EQ(loaded->purpose, Purpose::kPlan);
   EXPECT_EQ(loaded->recipe.cluster.devices_per_node, 8) << "as many as the node of the catalogue has";
   EXPECT_THAT(loaded->missing, ::testing::UnorderedElementsAre(
-                                   HasSubstr("the data is missing"), HasSubstr("the length of the run"),
-                                   HasSubstr("cluster.nodes = 2 but launch.backend")));
+                                   HasSubstr("no training data"), HasSubstr("the run has no length"),
+                                   HasSubstr("cluster.nodes = 2, but launch.backend")));
   for (const std::string& lacks : loaded->missing) EXPECT_THAT(ErrorOf(text), HasSubstr(lacks));
   const absl::StatusOr<LoadedRecipe> whole = LoadForPlanning(kMinimal);
   ASSERT_TRUE(whole.ok()) << whole.status();
@@ -506,15 +534,15 @@ TEST(LoadRecipe, APlanOfOursNeedsNoDataAndSaysWhatARunLacks) {
 TEST(LoadRecipe, DevicesAreCheckedWhereTheyStand) {
   const std::string text = "[model]\npreset = \"toy-1m\"\n[cluster]\ndevice = \"h1000\"\n";
   EXPECT_THAT(ErrorOf(text), HasSubstr("r.toml:4:1: cluster.device: "));
-  EXPECT_THAT(ErrorOf(text, {"cluster.device=mi300x"}), HasSubstr("trains on NVIDIA's devices and on CPUs"));
+  EXPECT_THAT(ErrorOf(text, {"cluster.device=mi300x"}), HasSubstr("trains only on NVIDIA GPUs and CPUs"));
   EXPECT_THAT(ErrorOf(text, {"cluster.device=h100", "cluster.node=dgx-a100"}),
-              HasSubstr("cluster.node: dgx-a100 has"));
+              HasSubstr("cluster.node: dgx-a100 contains"));
   EXPECT_THAT(ErrorOf(text, {"cluster.device=h100", "cluster.node=dgx-z100"}), HasSubstr("cluster.node: "));
   const auto what_if = [&](const char* device) {
     return std::string(
         LoadForPlanning(kForPlanning, {absl::StrCat("cluster.device=", device)}).status().message());
   };
-  EXPECT_THAT(what_if("cpu"), HasSubstr("needs an accelerator by name"));
+  EXPECT_THAT(what_if("cpu"), HasSubstr("requires cluster.device to name an accelerator"));
   EXPECT_EQ(what_if("mi300x"), "");
 }
 
@@ -592,12 +620,13 @@ TEST(LoadRecipe, WhatAWhatIfReadsIsStillCheckedForItself) {
   EXPECT_THAT(error("cluster.memory_bandwidth=/s"), HasSubstr("is not a bandwidth"));
   EXPECT_THAT(error("parallel.offload=['weights']"), HasSubstr("parallel.offload: expected"));
   EXPECT_THAT(error("model.preset=llama3.1-8b"), HasSubstr("OK"));
-  EXPECT_EQ(error("optimizer.name=lion"),
-            "--set: optimizer.name = \"lion\": what-ifs of other trainers (plan.framework) are of adamw");
+  EXPECT_EQ(
+      error("optimizer.name=lion"),
+      "--set: optimizer.name = \"lion\": estimates of other trainers (plan.framework) support only adamw");
   EXPECT_EQ(error("optimizer.momentum=0.9"),
-            "--set: optimizer.momentum: adamw (optimizer.name) does not read it, sgd does; take it out");
+            "--set: optimizer.momentum: adamw (optimizer.name) does not use it, but sgd does; remove it");
   EXPECT_EQ(error("model={preset='llama3.1-8b', heads=7}"),
-            "--set: model.hidden (4096) is not a multiple of model.heads (7); change one of them or give "
+            "--set: model.hidden (4096) is not a multiple of model.heads (7); change one of them or set "
             "model.head_dim");
 }
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/files.h"
+#include "base/folder_paths.h"
 #include "base/status.h"
 #include "recipe/load.h"
 #include "tests/unit/recipe/recipe_test_util.h"
@@ -31,7 +32,8 @@ TEST(Paths, VariablesAreExpandedAndMustBeDefined) {
             "the environment variable ${B} is not set");
   EXPECT_EQ(ExpandVariables("x/${}", environment).status().message(),
             "the environment variable ${} is not set");
-  EXPECT_EQ(ExpandVariables("x/${A", environment).status().message(), "\"x/${A\" has a ${ without its }");
+  EXPECT_EQ(ExpandVariables("x/${A", environment).status().message(),
+            "\"x/${A\" contains a ${ without a closing }");
 }
 
 TEST(Paths, AbsolutePathsAreNormal) {
@@ -121,7 +123,7 @@ TEST_F(Glob, TheFolderOfARecipeIsLiteral) {
     }
     const auto none = ExpandGlob(AbsolutePattern("none*", of_recipe));
     EXPECT_THAT(std::string(none.status().message()),
-                ::testing::HasSubstr(absl::StrCat("no file matches ", of_recipe, "/none* (looked in ")));
+                ::testing::HasSubstr(absl::StrCat("no file matches ", of_recipe, "/none* (searched ")));
   }
 }
 
@@ -148,13 +150,46 @@ TEST_F(Glob, ARecipeInAFolderThatLooksLikeAPatternReadsItsOwnFiles) {
       << "what the user wrote is a pattern";
 }
 
+// A variable often holds the path of a folder that the recipe's author does not choose.
+TEST_F(Glob, TheValueOfAVariableIsLiteral) {
+  for (const char* name :
+       {"exp[1]/t.txt", "exp1/t.txt", "a*b/t.txt", "a\\b/t.txt", "ab/t.txt", "r/x[1].txt", "r/x1.txt"}) {
+    const std::string path = absl::StrCat(dir_, "/", name);
+    ASSERT_TRUE(MakeDirs(std::filesystem::path(path).parent_path().string()).ok());
+    ASSERT_TRUE(AppendFile(path, name).ok());
+  }
+  std::string value;
+  Access access = RealAccess();
+  access.environment = [&](const std::string&) { return std::optional<std::string>(value); };
+  const auto files = [&](const std::string& pattern) {
+    const absl::StatusOr<LoadedRecipe> loaded =
+        LoadRecipeText(absl::StrReplaceAll(kMinimal, {{"a.txt", pattern}}), dir_ + "/r/r.toml", {}, access);
+    if (!loaded.ok()) return std::vector<std::string>{std::string(loaded.status().message())};
+    return loaded->recipe.data.train[0].files;
+  };
+  for (const char* folder : {"exp[1]", "exp1", "a*b", "a\\b", "ab"}) {
+    value = absl::StrCat(dir_, "/", folder);
+    EXPECT_THAT(files("${DATA}/*.txt"), ElementsAre(value + "/t.txt"));
+    EXPECT_THAT(files("${DATA}/[t].txt"), ElementsAre(value + "/t.txt"));
+    value = folder;
+    EXPECT_THAT(files("../${DATA}/t.txt"), ElementsAre(absl::StrCat(dir_, "/", folder, "/t.txt")));
+  }
+  value = "x[1]";
+  EXPECT_THAT(files("${DATA}.txt"), ElementsAre(dir_ + "/r/x[1].txt"));
+  value = "x*";
+  EXPECT_THAT(files("${DATA}.txt"),
+              ElementsAre(::testing::HasSubstr("there is no file " + dir_ + "/r/x*.txt")));
+  EXPECT_THAT(files("x[1].txt"), ElementsAre(dir_ + "/r/x[1].txt")) << "the name of a file, as before";
+  EXPECT_THAT(files("x[12].txt"), ElementsAre(dir_ + "/r/x1.txt")) << "what the recipe says is a pattern";
+}
+
 TEST_F(Glob, NothingIsAnErrorThatSaysWhereItLooked) {
-  EXPECT_THAT(Names("*.nope"), ElementsAre("no file matches DIR/*.nope (looked in DIR)"));
-  EXPECT_THAT(Names("sub/*/z*"), ElementsAre("no file matches DIR/sub/*/z* (looked in DIR/sub/loop)"));
-  EXPECT_THAT(Names("nope/*.bin"), ElementsAre("no file matches DIR/nope/*.bin (looked in DIR)"));
+  EXPECT_THAT(Names("*.nope"), ElementsAre("no file matches DIR/*.nope (searched DIR)"));
+  EXPECT_THAT(Names("sub/*/z*"), ElementsAre("no file matches DIR/sub/*/z* (searched DIR/sub/loop)"));
+  EXPECT_THAT(Names("nope/*.bin"), ElementsAre("no file matches DIR/nope/*.bin (searched DIR)"));
   EXPECT_THAT(Names("nope.bin"), ElementsAre("there is no file DIR/nope.bin"));
   EXPECT_THAT(Names("sub"), ElementsAre("DIR/sub is not a regular file; did you mean its files (/*)?"));
-  EXPECT_THAT(Names("folder*"), ElementsAre("no file matches DIR/folder* (looked in DIR)"));
+  EXPECT_THAT(Names("folder*"), ElementsAre("no file matches DIR/folder* (searched DIR)"));
 }
 
 }  // namespace

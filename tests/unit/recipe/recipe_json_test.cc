@@ -99,6 +99,7 @@ const std::vector<std::string>& ManySets() {
       "launch.coordinator_timeout=90s",
       "launch.interface=10.0.0.0/8",
       "launch.pass_env=['HF_TOKEN', 'HOME']",
+      "launch.on_event=['bin/notify', '-x', 'a/b']",
       "launch.ssh.hosts=['n0', 'me@n1', 'fd00::7']",
       "launch.ssh.options=['-F', 'config', '-v']",
       "launch.ssh.program=bin/trainctl",
@@ -106,6 +107,7 @@ const std::vector<std::string>& ManySets() {
       "metrics.tensorboard=true",
       "metrics.trace_steps=[1, 2]",
       "metrics.profile_steps=[3]",
+      "metrics.prometheus=metrics/run.prom",
       "parallel.etp=1",
       "parallel.virtual_stages=1",
       "cluster.node=dgx-h100",
@@ -141,6 +143,7 @@ bool HasOneValueOnly(const std::string& name) {
                                        "model.family",
                                        "data.tokenizer",
                                        "data.end_of_document",
+                                       "train.epochs",
                                        "train.master_dtype",
                                        "train.gradient_dtype",
                                        "optimizer.name",
@@ -244,7 +247,7 @@ std::string JsonErrorOf(const std::string& from, const std::string& to) {
 
 TEST(RecipeJson, DamageIsNamed) {
   EXPECT_EQ(JsonErrorOf("recipe.v1", "recipe.v2"),
-            "r.json: schema 'trainctl.recipe.v2' is newer than this program knows; use a newer trainctl");
+            "r.json: schema 'trainctl.recipe.v2' is newer than this program supports; use a newer trainctl");
   EXPECT_EQ(JsonErrorOf("trainctl.recipe.v1", "plan"), "r.json: schema 'plan' is not a stored recipe");
   EXPECT_EQ(JsonErrorOf("\"steps\"", "\"stepz\""), "r.json: unexpected field 'train.stepz'");
   EXPECT_EQ(

@@ -10,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/folder_paths.h"
 #include "base/status.h"
 #include "recipe/load.h"
 

@@ -1,6 +1,8 @@
 #include "recipe/resume.h"
 
+#include "absl/strings/str_cat.h"
 #include "recipe/recipe_json.h"
+#include "recipe/schema.h"
 #include "recipe_test_util.h"
 
 namespace trainctl::recipe {
@@ -84,6 +86,20 @@ TEST(Resume, DefaultTakesAStoredValueBack) {
   EXPECT_EQ(loaded->recipe.checkpoint.every_steps, 10);
 }
 
+// Fields of another backend or device too, which are not shown and so have no text of their default.
+TEST(Resume, EveryFieldThatMayChangeCanBeTakenBack) {
+  const Recipe stored = Stored();
+  int taken_back = 0;
+  for (const Field& field : GetSchema().fields()) {
+    if (field.resume == Resume::kIdentity || !field.set) continue;
+    const auto loaded = Resume(stored, {absl::StrCat(field.name, "=default")});
+    taken_back += loaded.ok() ? 1 : 0;
+  }
+  EXPECT_GT(taken_back, 20);
+  EXPECT_EQ(Resume(stored, {"launch.kubernetes.user=default"})->recipe.launch.kubernetes.user,
+            Recipe().launch.kubernetes.user);
+}
+
 TEST(Resume, TimeReplacesAnIntervalThatNobodyWrote) {
   const auto by_time = Resume(Stored(), {"checkpoint.every=10m"});
   ASSERT_TRUE(by_time.ok()) << by_time.status();
@@ -104,24 +120,24 @@ std::string ResumeError(const std::vector<std::string>& sets) {
 
 TEST(Resume, WhatMakesTheRunCannotChange) {
   const std::string can =
-      "; it can change run.graphs, run.check_kernels, train.steps, train.tokens, train.micro_batch, "
-      "train.z_loss, "
+      "; it can change run.graphs, run.check_kernels, train.steps, train.tokens, train.epochs, "
+      "train.micro_batch, train.z_loss, "
       "train.eval_every, "
       "train.eval_batches, train.on_nonfinite, optimizer.* (but name, betas, momentum), parallel.*, "
       "cluster.*, checkpoint.*, launch.*, metrics.*, plan.*";
   const auto refused = [&](const std::string& set, const std::string& what) {
     EXPECT_EQ(ResumeError({set}), absl::StrCat("--set ", set, ": a resumed run cannot change ", what, can));
   };
-  const std::string data = ", which decides what data a step takes";
-  refused("optimizer.name=lion", "optimizer.name, on which the optimizer's stored state depends");
-  refused("optimizer.betas=default", "optimizer.betas, on which the optimizer's stored state depends");
+  const std::string data = ", which determines the data of each step";
+  refused("optimizer.name=lion", "optimizer.name, which determines the optimizer's stored state");
+  refused("optimizer.betas=default", "optimizer.betas, which determines the optimizer's stored state");
   refused("data.train[0].weight=0.5", "data.train" + data);
   refused("data={seq_len=5}", "data" + data);
   refused("run.seed=5", "run.seed" + data);
   refused("train.batch_sequences=24", "train.batch_sequences" + data);
   refused("train.batch_tokens=24K", "train.batch_tokens" + data);
-  refused("model.layers=9", "model.layers, which decides the model");
-  refused("train.precision=bf16", "train.precision, which decides how every step is computed");
+  refused("model.layers=9", "model.layers, which determines the model");
+  refused("train.precision=bf16", "train.precision, which determines how every step is computed");
   refused("run.name=other", "run.name");
 }
 
@@ -164,7 +180,7 @@ TEST(Resume, WhatChangesNothingIsSaid) {
   const Recipe stored = Stored({"optimizer.lr_schedule=constant"});
   const auto loaded = Resume(stored, {"optimizer.min_lr=1e-5"});
   ASSERT_TRUE(loaded.ok()) << loaded.status();
-  EXPECT_THAT(loaded->notes, ::testing::ElementsAre(HasSubstr("optimizer.min_lr makes no difference")));
+  EXPECT_THAT(loaded->notes, ::testing::ElementsAre(HasSubstr("optimizer.min_lr has no effect")));
   EXPECT_TRUE(Resume(stored, {"checkpoint.keep=9"})->notes.empty());
 }
 
@@ -174,7 +190,7 @@ TEST(Resume, StepsBeyondADecayToNothingAreANote) {
     return Resume(stored, sets)->notes;
   };
   EXPECT_THAT(notes(to_zero, {"train.steps=400"}),
-              ::testing::ElementsAre(AllOf(HasSubstr("the learning rate is 0 from step 101 on"),
+              ::testing::ElementsAre(AllOf(HasSubstr("the learning rate is 0 starting at step 101"),
                                            HasSubstr("optimizer.decay_steps = \"auto\""))));
   EXPECT_THAT(notes(to_zero, {}), ::testing::IsEmpty());
   EXPECT_THAT(notes(to_zero, {"train.steps=400", "optimizer.decay_steps=auto"}), ::testing::IsEmpty());
@@ -226,8 +242,9 @@ TEST(Resume, ARecipeThatWasEditedContinuesItsRunOrNamesWhatItCannotChange) {
   EXPECT_THAT(message, HasSubstr("data.train[0].files"));
 
   const auto rate = FakeWorld().Load(kMinimal, {"optimizer.lr=1.0"});
-  EXPECT_EQ(ContinueAs(stored, *rate).status().message(),
-            "optimizer.lr: is 1.0 and was 3e-4; only `trainctl resume --set` changes it in a run");
+  EXPECT_EQ(
+      ContinueAs(stored, *rate).status().message(),
+      "optimizer.lr: is 1.0 and was 3e-4; only `trainctl resume --set` can change it in an existing run");
 }
 
 // What the recipe no longer says holds no more, as in a new run.
@@ -303,7 +320,7 @@ TEST(Resume, TheMachinesOfARunMayChange) {
   const SshConfig& ssh = elsewhere.recipe.launch.ssh;
   EXPECT_TRUE(ssh.hosts.empty() && ssh.options.empty() && !ssh.program.has_value());
   EXPECT_EQ(ssh.hosts_file, "/cwd/hosts");
-  EXPECT_THAT(elsewhere.changes, ::testing::Contains("launch.ssh.options is not there and was [\"-v\"]"));
+  EXPECT_THAT(elsewhere.changes, ::testing::Contains("launch.ssh.options is unset and was [\"-v\"]"));
   const std::string here = ToJson(continued({}).recipe);
   EXPECT_THAT(here, ::testing::Not(HasSubstr("\"ssh\"")));
   EXPECT_TRUE(RecipeFromJson(here, "here").ok());

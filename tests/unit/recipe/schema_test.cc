@@ -5,6 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "base/files.h"
+#include "model/presets.h"
 #include "recipe/recipe_json.h"
 #include "recipe/show.h"
 #include "recipe/values.h"

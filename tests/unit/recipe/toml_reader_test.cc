@@ -96,7 +96,8 @@ TEST(TomlReader, RubbishIsAnErrorWithAPlace) {
   EXPECT_THAT(ErrorOf("a = 9223372036854775808"), HasSubstr("is not representable in 64 bits"));
   EXPECT_THAT(ErrorOf("\xef\xbb\xbb"), StartsWith("f:1:1: not valid TOML"));  // U+FEFB, a letter
   EXPECT_EQ(ErrorOf("a = \"\"\"\\\n\xef\xbb\xbb\"\"\""), "OK");
-  EXPECT_EQ(ErrorOf(std::string(kMaxRecipeBytes + 1, '#')), "f: 1048577 bytes; a recipe has at most 1048576");
+  EXPECT_EQ(ErrorOf(std::string(kMaxRecipeBytes + 1, '#')),
+            "f: 1048577 bytes, but the limit for a recipe is 1048576");
   EXPECT_EQ(ErrorOf(""), "OK");
   EXPECT_EQ(ErrorOf("\xef\xbb\xbf"
                     "a = 1"),
@@ -105,7 +106,7 @@ TEST(TomlReader, RubbishIsAnErrorWithAPlace) {
 
 // An assertion of the parser, which would end the process.
 TEST(TomlReader, AHeaderWithoutANameIsAnError) {
-  const std::string error = ": not valid TOML: expected the name of a table after [";
+  const std::string error = ": not valid TOML: expected a table name after [";
   EXPECT_EQ(ErrorOf("[ = 1"), absl::StrCat("f:1:1", error));
   EXPECT_EQ(ErrorOf("a = 1\n  [[.x]]"), absl::StrCat("f:2:3", error));
   EXPECT_EQ(ErrorOf("[\xc3\xa9]"), absl::StrCat("f:1:1", error));

@@ -67,7 +67,9 @@ TEST(NodeFactsTest, ANodeWhoseDisksAreFullIsNamedWithBothNumbers) {
       status.message(),
       "b: it may write 1.00 GiB into the run's folder, and a checkpoint takes 2.00 GiB; free some, or put "
       "run.root on another disk\n"
-      "c: it may write 1.00 MiB into /tmp, and needs 4.00 MiB; free some");
+      "c: it may write 1.00 MiB into its folder for temporary files (TMPDIR or /tmp), and needs 4.00 MiB; "
+      "free some, or set TMPDIR "
+      "there");
 }
 
 TEST(NodeFactsTest, EachNodeThatIsShortOfSomethingIsNamedWithWhatItHas) {

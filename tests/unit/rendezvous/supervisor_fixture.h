@@ -64,10 +64,10 @@ class SupervisorTest : public testing::Test {
     return notice;
   }
   void Fail(const std::string& member, int rank, const std::string& message = "killed by SIGSEGV (11)",
-            int64_t step = 5) {
+            int64_t step = 5, std::optional<int> exit_code = {}) {
     Notice notice = Of(Notice::Kind::kFailed);
     notice.member = member;
-    notice.failure = {rank, step, "", message, false};
+    notice.failure = {rank, step, "", message, false, exit_code};
     Give(notice);
   }
   void Stop(StopMode mode) {

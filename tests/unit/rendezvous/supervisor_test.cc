@@ -276,6 +276,18 @@ TEST_F(SupervisorTest, TheTailOfTheLogOfTheLastAttemptIsInTheOutcome) {
       "start would fail again");
 }
 
+TEST_F(SupervisorTest, AnAnnouncedExitCodeCountsIfTheWorkerIsKilledFirst) {
+  Run();
+  Fail("b/1", 3, "text/07.txt has changed", 5, static_cast<int>(ExitCode::kBadData));
+  EndNodes();
+  Give(Settled{});
+  EXPECT_EQ(Outcome().worker_exit_code, static_cast<int>(ExitCode::kBadData));
+  EXPECT_EQ(
+      Outcome().message,
+      "rank 3 on b failed in step 5: text/07.txt has changed; not restarted: exit code 6 means that the same "
+      "start would fail again");
+}
+
 TEST_F(SupervisorTest, NothingOfAFailedAttemptIsLeftInTheNext) {
   Run();
   Fail("b/1", 3);

@@ -31,9 +31,8 @@ TEST(DrawOrder, DrawsRanksAgainstTime) {
             "rank 1 |.  F0 B0--- F1 B1--- F2 B2--- .  .\n"
             "F forward, B backward, I input backward, W weight backward, . idle\n");
   EXPECT_EQ(Draw(PipelineKind::kZbv, {1, 2, 2}),
-            "rank 0 |F0 f0 i0 w0 F1 I0 W0 f1 i1 I1 w1 W1\n"
-            "F forward, B backward, I input backward, W weight backward, . idle; small letters: every second "
-            "round of stages\n");
+            "rank 0 |F0 f0 i0 w0 F1 I0 W0 f1 i1 I1 w1 W1\nF forward, B backward, I input backward, W weight "
+            "backward, . idle; lowercase: every second round of stages\n");
 }
 
 TEST(DrawOrder, ALongPictureIsClippedToItsWidth) {

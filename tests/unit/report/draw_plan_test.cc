@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_split.h"
 #include "base/json.h"
+#include "model/presets.h"
 #include "report/explain_plan.h"
 #include "schedule/step_hash.h"
 
@@ -16,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 
 struct Planned {
-  model::ModelSpec spec;
+  model::Architecture spec;
   plan::Plan plan;
 };
 
@@ -35,8 +36,7 @@ Planned Plan(int stage, bool overlap) {
   plan.step_hash = schedule::HashStep(step.step, step.ledger);
   plan.predicted = simulate::SimulateMemory(step.ProgramOf(0));
   plan::Candidate chosen{.layout = plan.layout, .memory = plan.predicted, .fits = true, .chosen = true};
-  chosen.step_seconds =
-      simulate::PriceStep(step.step, planned.spec, step.ledger, step.options, 3, plan.rates).seconds;
+  chosen.step_seconds = simulate::PriceStep(step.step, step.ledger, step.options, 3, plan.rates).seconds;
   plan.candidates.push_back(chosen);
   return planned;
 }

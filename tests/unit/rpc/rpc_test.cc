@@ -223,7 +223,7 @@ TEST_F(RpcTest, AFailureEndsTheWaitsOfTheOthers) {
   Start(2);
   auto waiting =
       std::async(std::launch::async, [this] { return store(0).Wait({"never"}, absl::Minutes(5)); });
-  clients_[1]->control().Fail({-1, 17, "dp_shard", "loss is not a number", false});
+  clients_[1]->control().Fail({-1, 17, "dp_shard", "loss is not a number", false, 7});
   const absl::Status status = waiting.get();
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 failed: loss is not a number"));
@@ -231,6 +231,7 @@ TEST_F(RpcTest, AFailureEndsTheWaitsOfTheOthers) {
   EXPECT_EQ(notice.failure.rank, 1);
   EXPECT_EQ(notice.failure.step, 17);
   EXPECT_EQ(notice.failure.axis, "dp_shard");
+  EXPECT_EQ(notice.failure.exit_code, 7);
   EXPECT_EQ(AwaitDirective(0).kind, DirectiveKind::kAbort);
 }
 

@@ -7,10 +7,10 @@ namespace {
 
 TEST(EventText, SaysWhereALaunchRuns) {
   EXPECT_EQ(EventText({.kind = EventKind::kLaunch, .world_size = 1, .pid = 12, .host = "here"}),
-            "launched: 1 worker; process 12 of here");
+            "launched: 1 worker; process 12 on here");
   EXPECT_EQ(
       EventText({.kind = EventKind::kLaunch, .world_size = 4, .pid = 12, .host = "a", .nodes = {"a", "b"}}),
-      "launched: 4 workers on a, b; process 12 of a");
+      "launched: 4 workers on a, b; process 12 on a");
   EXPECT_EQ(EventText({.kind = EventKind::kLaunch, .world_size = 2, .pid = 12}),
             "launched: 2 workers; process 12")
       << "of an older build";
@@ -32,14 +32,14 @@ TEST(EventText, NamesTheRankAndTheStepOfAFailure) {
 TEST(EventText, TellsTheRestOfALife) {
   EXPECT_EQ(EventText({.kind = EventKind::kGeneration, .generation = 3, .world_size = 4}),
             "generation 3: 4 workers");
-  EXPECT_EQ(EventText({.kind = EventKind::kCheckpoint, .step = 50}), "checkpoint of step 50");
+  EXPECT_EQ(EventText({.kind = EventKind::kCheckpoint, .step = 50}), "checkpoint at step 50");
   EXPECT_EQ(EventText({.kind = EventKind::kStop, .message = "save and stop: SIGTERM"}),
             "asked to save and stop: SIGTERM");
   EXPECT_EQ(EventText({.kind = EventKind::kRestart, .message = "restarting all workers (1 of 3)"}),
             "restarting all workers (1 of 3)");
   EXPECT_EQ(EventText({.kind = EventKind::kChange, .step = 20, .message = "train.steps: 40 -> 80"}),
             "changed after step 20: train.steps: 40 -> 80");
-  EXPECT_EQ(EventText({.kind = EventKind::kFromScratch}), "begins anew at step 1");
+  EXPECT_EQ(EventText({.kind = EventKind::kFromScratch}), "restarts at step 1");
   EXPECT_EQ(EventText({.kind = EventKind::kEnd, .status = RunStatus::kFinished}), "finished");
   EXPECT_EQ(EventText({.kind = EventKind::kEnd, .status = RunStatus::kStopped, .message = "SIGTERM"}),
             "stopped: SIGTERM");

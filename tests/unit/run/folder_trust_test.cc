@@ -46,10 +46,10 @@ TEST_F(FolderTrustTest, OnesOwnFolderIsTrustedAndSoIsOneThatIsYetToBeMade) {
 TEST_F(FolderTrustTest, WhatOthersCanChangeIsNot) {
   ASSERT_EQ(::chmod(folder_.c_str(), 0777), 0);
   EXPECT_THAT(Refusal(),
-              AllOf(HasSubstr(folder_ + " can be changed by every user"), HasSubstr("--trust-folder")));
+              AllOf(HasSubstr(folder_ + " can be modified by every user"), HasSubstr("--trust-folder")));
   ASSERT_EQ(::chmod(folder_.c_str(), 0755), 0);
   ASSERT_EQ(::chmod(recipe().c_str(), 0646), 0);
-  EXPECT_THAT(Refusal(), HasSubstr("recipe.json can be changed by every user"));
+  EXPECT_THAT(Refusal(), HasSubstr("recipe.json can be modified by every user"));
 }
 
 TEST_F(FolderTrustTest, WhatBelongsToAnotherUserIsNot) {
@@ -66,7 +66,7 @@ TEST_F(FolderTrustTest, AGroupOfOthersIsNot) {
   ASSERT_EQ(::chmod(folder_.c_str(), 0775), 0);
   EXPECT_EQ(Refusal(), "") << "the group that is called like its only user";
   ASSERT_EQ(::chown(folder_.c_str(), 0, kSomebodyElse), 0);
-  EXPECT_THAT(Refusal(), HasSubstr("can be changed by group 54321"));
+  EXPECT_THAT(Refusal(), HasSubstr("can be modified by group 54321"));
 }
 
 }  // namespace

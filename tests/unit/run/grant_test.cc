@@ -85,7 +85,8 @@ TEST_F(GrantTest, ATermThatNoLaunchReachesIsRefused) {
   ASSERT_TRUE(WriteFileAtomic(folder_ + "/terms/9223372036854775807", "1\n").ok());
   const absl::Status claimed = ClaimTerm(folder_).status();
   EXPECT_EQ(ExitCodeFor(claimed), ExitCode::kBadData);
-  EXPECT_THAT(std::string(claimed.message()), HasSubstr("no launch has that number; remove the file"));
+  EXPECT_THAT(std::string(claimed.message()),
+              HasSubstr("there is no launch with this number; remove the file"));
 }
 
 TEST_F(GrantTest, ARunFolderThatHoldsAVoidGrantIsNotWrittenAnyMore) {

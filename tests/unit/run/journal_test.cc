@@ -72,6 +72,27 @@ TEST_F(JournalTest, EventsAreReadAsTheyWereWritten) {
             Text());
 }
 
+TEST_F(JournalTest, AnEventKeepsTheTimeThatItHas) {
+  JournalEvent launch = Event(EventKind::kLaunch);
+  launch.metrics = "http://127.0.0.1:9400/metrics";
+  launch.time = absl::UnixEpoch() + absl::Hours(5);
+  Append(launch);
+  JournalEvent checkpoint = Event(EventKind::kCheckpoint);
+  checkpoint.step = 7;
+  checkpoint.time = absl::UnixEpoch() + absl::Hours(6);
+  Append(checkpoint);
+  JournalEvent end = Event(EventKind::kEnd);
+  end.launch_exit_code = 75;
+  Append(end);
+  const absl::StatusOr<RunState> state = ReplayJournal(Text(), path_);
+  ASSERT_TRUE(state.ok()) << state.status();
+  EXPECT_EQ(state->started, launch.time);
+  EXPECT_EQ(state->last_checkpoint, checkpoint.time);
+  EXPECT_EQ(state->metrics, launch.metrics);
+  EXPECT_EQ(state->last->launch_exit_code, 75);
+  EXPECT_EQ(state->ended, clock_.Now()) << "one without a time gets that of the clock";
+}
+
 // A whole life: launch, failure, restart, checkpoint, stop; then a second launch.
 TEST_F(JournalTest, StateFollowsTheEvents) {
   JournalEvent event = Event(EventKind::kLaunch);
@@ -148,6 +169,19 @@ TEST_F(JournalTest, WhatResumesChangedIsKeptInItsOrder) {
                                                {40, "optimizer.lr is 0.01 and was 0.1"}}));
   Append(Event(EventKind::kFromScratch));
   EXPECT_TRUE(ReplayJournal(Text(), path_)->changes.empty());
+}
+
+TEST_F(JournalTest, FailuresAreKeptUntilTheNextCheckpoint) {
+  JournalEvent event = Event(EventKind::kEnd);
+  event.status = RunStatus::kFailed;
+  for (const char* message : {"first", "second", "first"}) {
+    Append(Event(EventKind::kLaunch));
+    event.message = message;
+    Append(event);
+  }
+  EXPECT_THAT(ReplayJournal(Text(), path_)->failures, testing::ElementsAre("first", "second"));
+  Append(Event(EventKind::kCheckpoint));
+  EXPECT_THAT(ReplayJournal(Text(), path_)->failures, testing::ElementsAre());
 }
 
 TEST_F(JournalTest, AFailureNamesItsRankAndExitCodeUntilTheNextLaunch) {

@@ -64,7 +64,7 @@ TEST_F(OpenedFolderTest, AnotherOneInItsPlaceIsNotTakenForIt) {
   const OpenedFolder folder = Open();
   ASSERT_EQ(::rename(path().c_str(), (root_ + "/moved").c_str()), 0);
   ASSERT_TRUE(MakeDirs(path()).ok());
-  EXPECT_THAT(Words(folder), HasSubstr("is another one now"));
+  EXPECT_THAT(Words(folder), HasSubstr("was replaced by a different folder"));
   EXPECT_THAT(Words(folder), HasSubstr("was moved to " + root_ + "/moved"));
 }
 

@@ -148,7 +148,8 @@ TEST_F(RunFolderTest, ALaunchOfAnotherHostWhoseLockIsNotSeenMayStillRun) {
   EXPECT_TRUE(run->IsWorkedOn());
   const absl::Status refused = run->Lock();
   EXPECT_EQ(ExitCodeFor(refused), ExitCode::kEnvironment);
-  EXPECT_THAT(Error(refused), HasSubstr("was taken by process 4711 on node1 at 2026-01-02 12:00:00 UTC"));
+  EXPECT_THAT(Error(refused),
+              HasSubstr("has been in use by process 4711 on node1 since 2026-01-02 12:00:00 UTC"));
   EXPECT_THAT(Error(refused), HasSubstr(folder_ + "/run --take-over"));
   EXPECT_EQ(*ReadFile(folder_ + "/run/lock"), text) << "who was refused is not written down";
   EXPECT_EQ(run->FindWork(), RunFolder::Work::kUnknown);
@@ -302,6 +303,12 @@ TEST_F(RunFolderTest, ASocketPathIsNeverTooLong) {
   ASSERT_EQ(::setenv("TMPDIR", (folder_ + "/absent").c_str(), 1), 0);
   EXPECT_EQ(far->MakeSocketPath()->substr(0, 14), "/tmp/trainctl-")
       << "/tmp is tried where TMPDIR cannot be used";
+  EXPECT_EQ(::setenv("TMPDIR", (folder_ + "/" + std::string(90, 'x')).c_str(), 1), 0);
+  EXPECT_EQ(far->MakeSocketPath()->substr(0, 14), "/tmp/trainctl-") << "its path is too long";
+  std::error_code error;
+  const std::string relative = std::filesystem::relative(folder_, error).string();
+  EXPECT_EQ(::setenv("TMPDIR", relative.c_str(), 1), 0);
+  EXPECT_EQ(far->MakeSocketPath()->substr(0, folder_.size() + 10), folder_ + "/trainctl-");
   before == nullptr ? ::unsetenv("TMPDIR") : ::setenv("TMPDIR", before, 1);
 }
 
@@ -367,10 +374,10 @@ TEST_F(RunFolderTest, ARunThatHadACheckpointDoesNotBeginAtStepOne) {
   const RunState state{.last_checkpoint_step = 6};
   absl::Status status = run->CheckMayBegin(state);
   EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData);
-  EXPECT_THAT(Error(status), HasSubstr("records a checkpoint of step 6"));
+  EXPECT_THAT(Error(status), HasSubstr("records a checkpoint at step 6"));
   EXPECT_THAT(Error(status), HasSubstr("trainctl resume " + run->path() + " --from-scratch"));
   ASSERT_TRUE(MakeDirs(run->checkpoints_path() + "/step-00000006").ok());
-  EXPECT_THAT(Error(run->CheckMayBegin(state)), HasSubstr("checkpoint of step 6 is damaged"));
+  EXPECT_THAT(Error(run->CheckMayBegin(state)), HasSubstr("checkpoint at step 6 is damaged"));
 }
 
 TEST_F(RunFolderTest, WhatIsSetAsideTakesNothingsName) {

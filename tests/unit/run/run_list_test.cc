@@ -92,7 +92,7 @@ TEST_F(RunListTest, ARunIsToldFromItsFiles) {
   EXPECT_EQ(runs[0].launches, 1);
   ASSERT_TRUE(MakeDirs(root_ + "/a/checkpoints/step-00000030").ok());
   EXPECT_EQ(List()[0].checkpoint_step, 20);
-  EXPECT_THAT(List()[0].problem, HasSubstr("checkpoint of step 30 is damaged"));
+  EXPECT_THAT(List()[0].problem, HasSubstr("checkpoint at step 30 is damaged"));
   launch.reset();
   EXPECT_EQ(List()[0].status, "interrupted");
 }
@@ -200,7 +200,7 @@ TEST_F(RunListTest, AFolderWithoutRunsIsEmptyAndNoFolderIsAnError) {
   EXPECT_THAT(List(), IsEmpty());
   const auto runs = ListRuns(root_ + "/absent");
   EXPECT_EQ(ExitCodeFor(runs.status()), ExitCode::kUsage);
-  EXPECT_THAT(std::string(runs.status().message()), HasSubstr("/absent is no folder"));
+  EXPECT_THAT(std::string(runs.status().message()), HasSubstr("/absent is not a directory"));
 }
 
 }  // namespace

@@ -146,7 +146,7 @@ TEST(StepCheck, EvaluationStepsAreProven) {
   for (const Case& test : DataParallelGrid(
            {{.dp_replicate = 2, .dp_shard = 1}, {.dp_replicate = 1, .dp_shard = 2}}, {1, 2, 3})) {
     const layout::Ledger ledger(model::Inventory(test.Spec()), test.mesh, test.stage);
-    const Step step = BuildForwardOnly(test.Spec(), ledger, test.Options());
+    const Step step = BuildForwardOnly(GraphOf(test.Spec(), ledger, test.Options()), ledger, test.Options());
     const absl::StatusOr<Proof> proof = Check(step, ledger);
     EXPECT_TRUE(proof.ok()) << test.Name() << ": " << proof.status();
   }

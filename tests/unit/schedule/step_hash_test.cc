@@ -3,9 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <memory>
 #include <set>
 #include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
 
+#include "model/graph.h"
+#include "model/presets.h"
 #include "tests/unit/schedule/step_testing.h"
 
 namespace trainctl::schedule {
@@ -17,9 +24,9 @@ struct Built {
 };
 
 Built BuildSmall(int stage, int shards,
-                 const std::function<void(model::ModelSpec&, BuildOptions&)>& change = {}) {
-  model::ModelSpec spec = *model::Preset("toy-1m");
-  spec.layers = 2;
+                 const std::function<void(model::Architecture&, BuildOptions&)>& change = {}) {
+  model::Architecture spec = *model::Preset("toy-1m");
+  SetNumLayers(spec, 2);
   BuildOptions options;
   options.micro_batch = 2;
   options.setting.seq_len = 32;
@@ -28,7 +35,7 @@ Built BuildSmall(int stage, int shards,
   layout::Mesh mesh;
   (stage == 0 ? mesh.dp_replicate : mesh.dp_shard) = shards;
   layout::Ledger ledger(model::Inventory(spec), mesh, stage);
-  Step step = BuildStep(spec, ledger, options);
+  Step step = BuildStep(GraphOf(spec, ledger, options), ledger, options);
   return {std::move(ledger), std::move(step)};
 }
 
@@ -43,23 +50,157 @@ TEST(StepHash, TheSameStepHasTheSameHashAndOthersHaveOthers) {
     for (int workers : {2, 4}) {
       for (int change = 0; change < 12; ++change) {
         ++num_steps;
-        hashes.insert(HashOf(BuildSmall(stage, workers, [&](model::ModelSpec& spec, BuildOptions& options) {
-          if (change == 1) options.micro_batch = 1;
-          if (change == 2) options.num_micro_batches = 2;
-          if (change == 3) options.setting.types.compute = DType::kBF16;
-          if (change == 4) options.recompute = layout::Recompute::kFull;
-          if (change == 5) options.setting.on_device = true;
-          if (change == 6) spec.tie_embeddings = true;
-          if (change == 7) options.setting.optimizer = optim::Find("lion");
-          if (change == 8) options.setting.optimizer = optim::Find("sgd");
-          if (change == 9) options.setting.types.master = DType::kF64;
-          if (change == 10) options.setting.types.gradient = DType::kF64;
-          if (change == 11) options.setting.types.sum = DType::kF64;
-        })));
+        hashes.insert(
+            HashOf(BuildSmall(stage, workers, [&](model::Architecture& spec, BuildOptions& options) {
+              if (change == 1) options.micro_batch = 1;
+              if (change == 2) options.num_micro_batches = 2;
+              if (change == 3) options.setting.types.compute = DType::kBF16;
+              if (change == 4) options.recompute = layout::Recompute::kFull;
+              if (change == 5) options.setting.on_device = true;
+              if (change == 6) spec.tie_embeddings = true;
+              if (change == 7) options.setting.optimizer = optim::Find("lion");
+              if (change == 8) options.setting.optimizer = optim::Find("sgd");
+              if (change == 9) options.setting.types.master = DType::kF64;
+              if (change == 10) options.setting.types.gradient = DType::kF64;
+              if (change == 11) options.setting.types.sum = DType::kF64;
+            })));
       }
     }
   }
   EXPECT_EQ(static_cast<int>(hashes.size()), num_steps);
+}
+
+// Changes one field after the other, and puts it back.
+class FieldChanger {
+ public:
+  FieldChanger(const Step& step, const layout::Ledger& ledger)
+      : graph_(std::make_shared<model::Graph>(*step.graph)), step_(step), ledger_(ledger) {
+    step_.graph = graph_;
+    before_ = HashStep(step_, ledger_);
+  }
+
+  int num_changes() const { return num_changes_; }
+
+  // Structured bindings, so that a new field does not compile until it is changed here.
+  void ChangeAll() {
+    auto& [kinds, blocks, angles] = *graph_;
+    for (auto& [kind, parameters] : blocks) Change(kind, parameters);
+    for (auto& [head_dim, theta, scaling] : angles) {
+      Change(head_dim, theta);
+      auto& [factor, low, high, original] = scaling.value();
+      Change(factor, low, high, original);
+      const model::RopeScaling kept = *scaling;
+      scaling.reset();
+      Expect();
+      scaling = kept;
+    }
+    for (model::Segment& kind : kinds) ChangeKind(kind);
+  }
+
+ private:
+  template <typename... Fields>
+  void Change(Fields&... fields) {
+    (ChangeOne(fields), ...);
+  }
+  template <typename Field>
+  void ChangeOne(Field& field) {
+    const Field kept = field;
+    if constexpr (std::is_same_v<Field, std::string>) {
+      field += "x";
+    } else if constexpr (std::is_same_v<Field, std::vector<int>>) {
+      field.push_back(1);
+    } else if constexpr (std::is_same_v<Field, bool>) {
+      field = !field;
+    } else if constexpr (std::is_enum_v<Field>) {
+      field = static_cast<Field>(static_cast<int>(field) + 1);
+    } else {
+      field += 1;
+    }
+    Expect();
+    field = kept;
+  }
+  void Expect() {
+    ++num_changes_;
+    EXPECT_NE(HashStep(step_, ledger_), before_) << "change " << num_changes_;
+  }
+
+  void ChangeKind(model::Segment& segment) {
+    auto& [shape, tensor, dtype, threads, on_device, rows_are_bounded, values, operators, inputs, outputs] =
+        segment;
+    Change(shape.batch, shape.seq_len, tensor.ranks, tensor.index, tensor.cuts_sequence, dtype, threads,
+           on_device, rows_are_bounded, inputs, outputs);
+    for (auto& [name, value_dtype, rows, cols] : values) Change(name, value_dtype, rows, cols);
+    for (model::Operator& op : operators) ChangeOperator(op);
+  }
+
+  void ChangeOperator(model::Operator& op) {
+    auto& [kind, attributes, inputs, outputs, weights, biases, saved, weight_saved, in_place_of,
+           input_gradient, with_next, with_previous, formed_again, forward_temp, backward_temp, weight_temp] =
+        op;
+    Change(kind, inputs, outputs, weights, biases, saved, weight_saved, in_place_of, input_gradient,
+           formed_again, forward_temp, backward_temp, weight_temp);
+    for (model::PassSet* passes : {&with_next, &with_previous}) {
+      const model::PassSet kept = *passes;
+      passes->Add(model::Pass::kWeightGradient);
+      Expect();
+      *passes = kept;
+    }
+    std::visit([this](auto& of_kind) { ChangeAttributes(of_kind); }, attributes);
+  }
+
+  template <typename Attributes>
+  void ChangeAttributes(Attributes& attributes) {
+    using namespace model;  // NOLINT(google-build-using-namespace)
+    if constexpr (std::is_same_v<Attributes, LinearCrossEntropyAttributes> ||
+                  std::is_same_v<Attributes, RopeAttributes>) {
+      auto& [a, b, c, d] = attributes;
+      Change(a, b, c, d);
+    } else if constexpr (std::is_same_v<Attributes, EmbeddingAttributes> ||
+                         std::is_same_v<Attributes, AttentionAttributes>) {
+      auto& [a, b, c] = attributes;
+      Change(a, b, c);
+    } else if constexpr (std::is_same_v<Attributes, RmsNormAttributes> ||
+                         std::is_same_v<Attributes, LinearAttributes> ||
+                         std::is_same_v<Attributes, TensorExchangeAttributes>) {
+      auto& [a, b] = attributes;
+      Change(a, b);
+    } else {
+      auto& [a] = attributes;
+      Change(a);
+    }
+  }
+
+  const std::shared_ptr<model::Graph> graph_;
+  Step step_;
+  const layout::Ledger& ledger_;
+  std::string before_;
+  int num_changes_ = 0;
+};
+
+// Two steps that do the same at the same times are not the same step if an operator differs.
+TEST(StepHash, EveryFieldOfTheGraphChangesTheHash) {
+  model::Architecture spec = *model::Preset("toy-1m");
+  SetNumLayers(spec, 2);
+  SetAllLinearBiases(spec, true);
+  spec.rope.scaling = model::RopeScaling{};
+  BuildOptions options;
+  options.setting.seq_len = 32;
+  const layout::Ledger ledger(model::Inventory(spec), {.tp = 2}, 0);
+  const Step step = BuildStep(GraphOf(spec, ledger, options), ledger, options);
+  FieldChanger changer(step, ledger);
+  changer.ChangeAll();
+  EXPECT_GT(changer.num_changes(), 400);
+  std::set<std::string> hashes;
+  for (int change = 0; change < 5; ++change) {
+    model::Architecture other = spec;
+    if (change == 1) other.norm.eps *= 2;
+    if (change == 2) other.rope.theta *= 2;
+    if (change == 3) other.rope.scaling->factor *= 2;
+    if (change == 4) other.init_std *= 2;
+    const layout::Ledger its(model::Inventory(other), {.tp = 2}, 0);
+    hashes.insert(HashStep(BuildStep(GraphOf(other, its, options), its, options), its));
+  }
+  EXPECT_EQ(hashes.size(), 5u);
 }
 
 // Every field of what a step is made of, one at a time, in the programs of both classes.

@@ -9,7 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "model/model_spec.h"
+#include "model/architecture.h"
+#include "model/parameters.h"
 #include "schedule/build_step.h"
 
 namespace trainctl::schedule {
@@ -61,14 +62,14 @@ struct Case {
         pipeline ? absl::StrCat(" ", PipelineKindName(*pipeline), " of ", mesh.pp, " x ", virtual_stages)
                  : "");
   }
-  model::ModelSpec Spec() const {
-    model::ModelSpec spec;
-    spec.layers = layers;
+  model::Architecture Spec() const {
+    model::Architecture spec;
+    SetNumLayers(spec, layers);
     spec.hidden = 8;
-    spec.heads = 4;
-    spec.kv_heads = 2;
-    spec.head_dim = 2;
-    spec.ffn = 12;
+    SetEach(spec, &model::Attention::heads, 4);
+    SetEach(spec, &model::Attention::kv_heads, 2);
+    SetEach(spec, &model::Attention::head_dim, 2);
+    SetEach(spec, &model::Mlp::ffn, 12);
     spec.vocab = 24;
     spec.tie_embeddings = tied;
     return spec;
@@ -96,10 +97,10 @@ struct BuiltCase {
 
 // The order of the case must exist for its shape, and the model have a block for each stage.
 inline BuiltCase Build(const Case& test) {
-  const model::ModelSpec spec = test.Spec();
+  const model::Architecture spec = test.Spec();
   if (!test.pipeline) {
     layout::Ledger ledger(model::Inventory(spec), test.mesh, test.stage);
-    Step step = BuildStep(spec, ledger, test.Options());
+    Step step = BuildStep(GraphOf(spec, ledger, test.Options()), ledger, test.Options());
     return {std::move(ledger), std::move(step)};
   }
   const absl::StatusOr<PipelineSchedule> order =
@@ -107,7 +108,8 @@ inline BuiltCase Build(const Case& test) {
   EXPECT_TRUE(order.ok()) << order.status();
   const std::vector<int> stages = EvenStages(model::HeadBlock(spec) + 1, order->placement.num_stages);
   layout::Ledger ledger(model::Inventory(spec), test.mesh, test.stage, OwnersOf(*order, stages));
-  absl::StatusOr<Step> step = BuildStep(spec, ledger, test.Options(), *order, stages);
+  absl::StatusOr<Step> step =
+      BuildStep(GraphOf(spec, ledger, test.Options()), ledger, test.Options(), *order, stages);
   EXPECT_TRUE(step.ok()) << test.Name() << ": " << step.status();
   return {std::move(ledger), step.ok() ? *std::move(step) : Step{}};
 }

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "model/model_spec.h"
+#include "model/architecture.h"
+#include "model/parameters.h"
+#include "model/presets.h"
 
 namespace trainctl::simulate {
 namespace {
@@ -20,7 +22,8 @@ Rates SomeRates() {
                          Resource::kOptimizerElements, Resource::kSentBytes}) {
     rates[small] *= 1e-11;
   }
-  for (Resource fixed : {Resource::kOperators, Resource::kCollectives, Resource::kSteps})
+  for (Resource fixed :
+       {Resource::kOperators, Resource::kCollectives, Resource::kTensorExchanges, Resource::kSteps})
     rates[fixed] *= 1e-6;
   return rates;
 }
@@ -28,12 +31,13 @@ Rates SomeRates() {
 // A probe as a machine of exactly these rates would measure it.
 Probe Measure(const Rates& rates, int64_t layers, int64_t hidden, int64_t vocab, int64_t seq_len, int shard,
               int stage, int64_t sequences) {
-  model::ModelSpec spec = *model::Preset("toy-5m");
-  spec.layers = layers;
+  model::Architecture spec = *model::Preset("toy-5m");
+  SetNumLayers(spec, layers);
   spec.hidden = hidden;
-  spec.ffn = 3 * hidden;
-  spec.heads = spec.kv_heads = 4;
-  spec.head_dim = hidden / 4;
+  SetEach(spec, &model::Mlp::ffn, 3 * hidden);
+  SetEach(spec, &model::Attention::heads, 4);
+  SetEach(spec, &model::Attention::kv_heads, 4);
+  SetEach(spec, &model::Attention::head_dim, hidden / 4);
   spec.vocab = vocab;
   layout::Mesh mesh;
   mesh.dp_shard = shard;
@@ -43,7 +47,7 @@ Probe Measure(const Rates& rates, int64_t layers, int64_t hidden, int64_t vocab,
   options.setting.seq_len = seq_len;
   options.num_micro_batches = 2;
   Probe probe;
-  probe.work = WorkOfStep(BuildStep(spec, ledger, options).programs[0], spec, ledger, options);
+  probe.work = WorkOfStep(BuildStep(GraphOf(spec, ledger, options), ledger, options), ledger, options);
   for (const auto& [name, work] : probe.work) {
     probe.step_seconds += rates.Seconds(work);
     if (name != kCommunication && name != kOther) probe.seconds[name] = rates.Seconds(work);
@@ -84,7 +88,7 @@ TEST(Calibration, NoiseNeverMakesATimeNegativeAndWhatIsNotExercisedStays) {
 // The step that is simulated and the work that is added up are one: with collectives beside nothing.
 TEST(Calibration, TheWorkOfAStepIsWhatItsInstructionsTake) {
   const Rates rates = SomeRates();
-  model::ModelSpec spec = *model::Preset("toy-1m");
+  model::Architecture spec = *model::Preset("toy-1m");
   layout::Mesh mesh;
   mesh.dp_shard = 2;
   for (int stage : {1, 2, 3}) {
@@ -93,13 +97,12 @@ TEST(Calibration, TheWorkOfAStepIsWhatItsInstructionsTake) {
     options.micro_batch = 2;
     options.setting.seq_len = 64;
     options.num_micro_batches = 3;
-    const schedule::Step step = BuildStep(spec, ledger, options);
+    const schedule::Step step = BuildStep(GraphOf(spec, ledger, options), ledger, options);
     Rates serial = rates;
     serial.overlap = false;
     double seconds = 0;
-    for (const auto& [name, work] : WorkOfStep(step.programs[0], spec, ledger, options))
-      seconds += rates.Seconds(work);
-    EXPECT_NEAR(PriceStep(step, spec, ledger, options, 3, serial).seconds, seconds, 1e-9 * seconds);
+    for (const auto& [name, work] : WorkOfStep(step, ledger, options)) seconds += rates.Seconds(work);
+    EXPECT_NEAR(PriceStep(step, ledger, options, 3, serial).seconds, seconds, 1e-9 * seconds);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "model/presets.h"
 #include "schedule/layout_step.h"
 
 namespace trainctl::simulate {
@@ -19,8 +20,8 @@ struct Priced {
 
 Priced Price(int stage, int workers, int64_t num_micro_batches, int64_t priced_micro_batches,
              bool overlap = false) {
-  model::ModelSpec spec = *model::Preset("toy-5m");
-  spec.layers = 12;
+  model::Architecture spec = *model::Preset("toy-5m");
+  SetNumLayers(spec, 12);
   layout::Mesh mesh;
   (stage == 0 ? mesh.dp_replicate : mesh.dp_shard) = workers;
   const layout::Ledger ledger(model::Inventory(spec), mesh, stage);
@@ -30,7 +31,8 @@ Priced Price(int stage, int workers, int64_t num_micro_batches, int64_t priced_m
   options.num_micro_batches = static_cast<int>(priced_micro_batches);
   Rates rates = CpuRates(1, DType::kF32, false);
   rates.overlap = overlap;
-  return {PriceStep(BuildStep(spec, ledger, options), spec, ledger, options, num_micro_batches, rates),
+  return {PriceStep(BuildStep(GraphOf(spec, ledger, options), ledger, options), ledger, options,
+                    num_micro_batches, rates),
           static_cast<double>(model::NumParameters(spec))};
 }
 
@@ -73,17 +75,17 @@ TEST(Cost, TheMiddleMicroBatchStandsForTheOthers) {
 }
 
 // What a layout's axes carry, by formulae of the papers.
-std::vector<AxisVolume> VolumesOfLayout(const model::ModelSpec& spec, const layout::Layout& layout) {
+std::vector<AxisVolume> VolumesOfLayout(const model::Architecture& spec, const layout::Layout& layout) {
   schedule::StepSetting setting;
   setting.seq_len = 64;
   const absl::StatusOr<schedule::LayoutStep> built =
       schedule::BuildLayoutStep(spec, model::Inventory(spec), layout, setting);
   TRAINCTL_CHECK_MSG(built.ok(), built.status().message());
-  return VolumesOf(built->step, spec, built->ledger, built->options);
+  return VolumesOf(built->step, built->ledger, built->options);
 }
 
 TEST(Volume, DataParallelAxesCarryWhatTheStepSends) {
-  const model::ModelSpec spec = *model::Preset("toy-5m");
+  const model::Architecture spec = *model::Preset("toy-5m");
   layout::Layout layout;
   layout.mesh = {.dp_replicate = 2, .dp_shard = 4};
   layout.zero_stage = 1;
@@ -106,14 +108,14 @@ TEST(Volume, DataParallelAxesCarryWhatTheStepSends) {
 // forward and two backward; with sequence parallelism (Korthikanti et al. 2022, arXiv 2205.05198) as many
 // bytes.
 TEST(Volume, ALayerOfTensorParallelismSendsFourSums) {
-  model::ModelSpec spec = *model::Preset("toy-5m");
+  model::Architecture spec = *model::Preset("toy-5m");
   layout::Layout layout;
   layout.mesh = {.tp = 2};
   layout.micro_batch = 2;
   layout.num_micro_batches = 3;
   layout.sequence_parallel = false;
   const auto of_layers = [&](int64_t layers) {
-    spec.layers = layers;
+    SetNumLayers(spec, layers);
     const std::vector<AxisVolume> volumes = VolumesOfLayout(spec, layout);
     TRAINCTL_CHECK(volumes.size() == 1 && volumes[0].axis == layout::Axis::kTp);
     return volumes[0].sent_bytes;
@@ -127,10 +129,10 @@ TEST(Volume, ALayerOfTensorParallelismSendsFourSums) {
 }
 
 TEST(Volume, APipelinesMessagesAreActivationsAndTheirGradients) {
-  const model::ModelSpec spec = *model::Preset("toy-5m");
+  const model::Architecture spec = *model::Preset("toy-5m");
   layout::Layout layout;
   layout.mesh = {.pp = 3};
-  layout.pipeline = {.order = "1f1b", .stage_layers = layout::EvenStageLayers(spec.layers, 3)};
+  layout.pipeline = {.order = "1f1b", .stage_layers = layout::EvenStageLayers(NumLayers(spec), 3)};
   layout.micro_batch = 2;
   layout.num_micro_batches = 6;
   const std::vector<AxisVolume> volumes = VolumesOfLayout(spec, layout);
@@ -150,18 +152,18 @@ TEST(Cost, OverlapHidesCollectivesAndNeverCompute) {
 }
 
 TEST(Cost, TheTimesOfInstructionsAreWhatTheStepsTimeIsMadeOf) {
-  const model::ModelSpec spec = *model::Preset("toy-5m");
+  const model::Architecture spec = *model::Preset("toy-5m");
   const layout::Ledger ledger(model::Inventory(spec), layout::Mesh{.dp_shard = 2}, 3);
   schedule::BuildOptions options;
   options.micro_batch = 2;
   options.setting.seq_len = 64;
   options.num_micro_batches = 2;
-  const schedule::Step step = BuildStep(spec, ledger, options);
+  const schedule::Step step = BuildStep(GraphOf(spec, ledger, options), ledger, options);
   const schedule::Program& program = step.programs[0];
   for (const bool overlap : {false, true}) {
     Rates rates = CpuRates(1, DType::kF32, false);
     rates.overlap = overlap;
-    const auto times = PlayAtRates(step, spec, ledger, options, rates).classes[0].times;
+    const auto times = PlayAtRates(step, ledger, options, rates).classes[0].times;
     ASSERT_EQ(times.size(), program.instructions.size());
     double last = 0;
     std::array<double, schedule::kNumDataStreams> stream_end = {};
@@ -174,12 +176,12 @@ TEST(Cost, TheTimesOfInstructionsAreWhatTheStepsTimeIsMadeOf) {
       end = times[i].end_s();
       last = std::max(last, end);
     }
-    EXPECT_EQ(PriceStep(step, spec, ledger, options, 2, rates).seconds, last + rates[Resource::kSteps]);
+    EXPECT_EQ(PriceStep(step, ledger, options, 2, rates).seconds, last + rates[Resource::kSteps]);
   }
 }
 
 TEST(Cost, TheMatrixProductsOfAStepAreTheModelsFlops) {
-  const model::ModelSpec spec = *model::Preset("toy-5m");
+  const model::Architecture spec = *model::Preset("toy-5m");
   const layout::Ledger ledger(model::Inventory(spec), layout::Mesh{}, 0);
   schedule::BuildOptions options;
   options.micro_batch = 2;
@@ -187,7 +189,8 @@ TEST(Cost, TheMatrixProductsOfAStepAreTheModelsFlops) {
   Rates rates;
   rates[Resource::kMatmulFlops] = rates[Resource::kAttentionFlops] = 1;
   rates[Resource::kAttentionBackwardFlops] = 4.0 / 5;  // the table counts five products, FlopsPerToken four
-  const StepCost cost = PriceStep(BuildStep(spec, ledger, options), spec, ledger, options, 1, rates);
+  const StepCost cost =
+      PriceStep(BuildStep(GraphOf(spec, ledger, options), ledger, options), ledger, options, 1, rates);
   // The formula counts half of all scores; the kernel computes whole vectors.
   const double products = model::FlopsPerToken(spec, 0);
   const double scores = static_cast<double>(model::ScoresComputed(64)) / (64.0 * 64.0 / 2);
@@ -198,15 +201,15 @@ TEST(Cost, TheMatrixProductsOfAStepAreTheModelsFlops) {
 // Of one sequence with one head of keys the backward is a single task, for which a second thread does
 // nothing; four heads are shared by two, not by three. The forward is cut between queries.
 TEST(Cost, AttentionWaitsForTheThreadThatHasMost) {
-  model::ModelSpec spec = *model::Preset("toy-5m");
-  spec.kv_heads = 1;
+  model::Architecture spec = *model::Preset("toy-5m");
+  SetEach(spec, &model::Attention::kv_heads, 1);
   const auto work = [&](int64_t threads) {
     const layout::Ledger ledger(model::Inventory(spec), layout::Mesh{}, 0);
     schedule::BuildOptions options;
     options.micro_batch = 1;
     options.setting.seq_len = 256;
     options.setting.threads = threads;
-    return WorkOfStep(BuildStep(spec, ledger, options).programs[0], spec, ledger, options);
+    return WorkOfStep(BuildStep(GraphOf(spec, ledger, options), ledger, options), ledger, options);
   };
   const auto forward = [&](int64_t threads) { return work(threads)["attention"][Resource::kAttentionFlops]; };
   const auto backward = [&](int64_t threads) {
@@ -216,7 +219,8 @@ TEST(Cost, AttentionWaitsForTheThreadThatHasMost) {
   EXPECT_DOUBLE_EQ(backward(2), 2 * backward(1));
   EXPECT_DOUBLE_EQ(forward(2), forward(1));
   EXPECT_DOUBLE_EQ(forward(3), forward(1));
-  spec.heads = spec.kv_heads = 4;
+  SetEach(spec, &model::Attention::heads, 4);
+  SetEach(spec, &model::Attention::kv_heads, 4);
   EXPECT_DOUBLE_EQ(backward(2), backward(1));
   EXPECT_DOUBLE_EQ(backward(3), 1.5 * backward(1)) << "one of three has two of the four";
 }

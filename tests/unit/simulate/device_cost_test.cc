@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "model/presets.h"
 #include "simulate/cost.h"
 #include "simulate/device_attention.h"
 #include "simulate/device_matmul.h"
@@ -16,20 +17,20 @@ std::shared_ptr<const cluster::Machine> MachineOf(int64_t nodes) {
 
 // A step of `nodes` x 8 devices, its prices and its work by name.
 struct PricedStep {
-  model::ModelSpec spec = *model::Preset("llama3.2-1b");
+  model::Architecture spec = *model::Preset("llama3.2-1b");
   layout::Ledger ledger;
   schedule::BuildOptions options;
   Rates rates;
   schedule::Step step;
 
-  PricedStep(int64_t nodes, layout::Mesh mesh, int zero_stage)
+  PricedStep(int64_t nodes, layout::Mesh mesh, int zero_stage, DType compute = DType::kBF16)
       : ledger(model::Inventory(spec), mesh, zero_stage),
         options{.micro_batch = 2,
-                .setting = {.seq_len = 4096, .types = {.compute = DType::kBF16}, .on_device = true}},
+                .setting = {.seq_len = 4096, .types = {.compute = compute}, .on_device = true}},
         rates(DeviceRates(MachineOf(nodes), DType::kBF16)),
-        step(schedule::BuildStep(spec, ledger, options)) {}
+        step(schedule::BuildStep(schedule::GraphOf(spec, ledger, options), ledger, options)) {}
 
-  std::map<std::string, Work> Works() const { return WorkOfStep(step.programs[0], spec, ledger, options); }
+  std::map<std::string, Work> Works() const { return WorkOfStep(step, ledger, options); }
   double CommunicationSeconds() const { return rates.Seconds(Works().at(kCommunication)); }
 };
 
@@ -52,12 +53,12 @@ TEST(DeviceCost, RanksFillANodeBeforeTheNext) {
 TEST(DeviceCost, ProductsAndAttentionArePricedByTheirShapes) {
   const PricedStep priced(1, {.dp_replicate = 8}, 0);
   const cluster::Device& device = *priced.rates.machine->device;
-  const model::ModelSpec& spec = priced.spec;
+  const model::Architecture& spec = priced.spec;
   const double n = 2 * 4096, hidden = 2048, ffn = 8192, q = 2048, kv = 512;
   ASSERT_EQ(spec.hidden, hidden);
-  ASSERT_EQ(spec.ffn, ffn);
-  ASSERT_EQ(spec.heads * spec.head_dim, q);
-  ASSERT_EQ(spec.kv_heads * spec.head_dim, kv);
+  ASSERT_EQ(MlpOf(spec).ffn, ffn);
+  ASSERT_EQ(AttentionOf(spec).heads * AttentionOf(spec).head_dim, q);
+  ASSERT_EQ(AttentionOf(spec).kv_heads * AttentionOf(spec).head_dim, kv);
   const auto product = [&](double rows, double inner, double columns, double result_bytes) {
     return MatmulSeconds(device, Precision::kBf16,
                          {.rows = rows, .inner = inner, .columns = columns, .result_bytes = result_bytes});
@@ -69,7 +70,7 @@ TEST(DeviceCost, ProductsAndAttentionArePricedByTheirShapes) {
     // Rounded to bf16, read again and written in fp32: the first of one micro-batch.
     backward += product(n, out, in, 2) + product(out, n, in, 8);
   }
-  const double layers = static_cast<double>(spec.layers);
+  const double layers = static_cast<double>(NumLayers(spec));
   const auto works = priced.Works();
   const double gap = priced.rates[Resource::kOperators];
   const auto seconds = [&](const char* name) {
@@ -106,8 +107,7 @@ TEST(DeviceCost, ListedProductsAreTheMatmulsOfTheUnits) {
 }
 
 TEST(DeviceCost, ScoresInFp32AreDearerThanAFusedKernel) {
-  PricedStep fused(1, {.dp_replicate = 8}, 0), tiles(1, {.dp_replicate = 8}, 0);
-  tiles.options.setting.types.compute = DType::kF32;
+  const PricedStep fused(1, {.dp_replicate = 8}, 0), tiles(1, {.dp_replicate = 8}, 0, DType::kF32);
   for (const char* name : {"attention", "attention backward"}) {
     EXPECT_TRUE(tiles.Works().at(name).attention.empty());
     EXPECT_GT(tiles.rates.Seconds(tiles.Works().at(name)), 2 * fused.rates.Seconds(fused.Works().at(name)));

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "cluster/catalogue.h"
+#include "model/presets.h"
 #include "simulate/device_rates.h"
 #include "tests/unit/num_cases.h"
 
@@ -15,7 +16,7 @@ namespace {
 using model::Resource;
 
 struct FoldCase {
-  model::ModelSpec spec;
+  model::Architecture spec;
   layout::Layout layout;
   schedule::StepSetting setting;
   Rates rates;
@@ -27,15 +28,15 @@ FoldCase Draw(std::mt19937& random) {
   };
   FoldCase test;
   test.spec = *model::Preset("toy-1m");
-  test.spec.layers = pick({1, 2, 5, 6, 7, 8, 9, 10, 12, 17, 33});
-  test.spec.head_dim = pick({4, 16});
-  test.spec.heads = pick({2, 4});
-  test.spec.kv_heads = pick({1, 2});
-  test.spec.hidden = test.spec.heads * test.spec.head_dim;
-  test.spec.ffn = pick({16, 100, 512});
+  SetNumLayers(test.spec, pick({1, 2, 5, 6, 7, 8, 9, 10, 12, 17, 33}));
+  SetEach(test.spec, &model::Attention::head_dim, pick({4, 16}));
+  SetEach(test.spec, &model::Attention::heads, pick({2, 4}));
+  SetEach(test.spec, &model::Attention::kv_heads, pick({1, 2}));
+  test.spec.hidden = AttentionOf(test.spec).heads * AttentionOf(test.spec).head_dim;
+  SetEach(test.spec, &model::Mlp::ffn, pick({16, 100, 512}));
   test.spec.vocab = pick({17, 300, 9000});
   test.spec.tie_embeddings = pick({0, 1}) == 1;
-  test.spec.qkv_bias = pick({0, 1}) == 1;
+  SetEach(test.spec, &model::Attention::qkv_bias, pick({0, 1}) == 1);
   test.layout.zero_stage = static_cast<int>(pick({0, 1, 2, 3, 3}));
   test.layout.mesh.dp_shard = test.layout.zero_stage == 0 ? 1 : static_cast<int>(pick({2, 3, 8, 64}));
   test.layout.mesh.dp_replicate = static_cast<int>(pick({1, 1, 2, 5}));
@@ -44,7 +45,7 @@ FoldCase Draw(std::mt19937& random) {
   test.layout.recompute = static_cast<layout::Recompute>(pick({0, 1, 2, 2}));
   // The first layers and the others are folded each.
   if (test.layout.recompute == layout::Recompute::kFull && pick({0, 1, 1}) == 1)
-    test.layout.recomputed_layers = {std::min(test.spec.layers, pick({0, 1, 3, 6, 7, 9, 20}))};
+    test.layout.recomputed_layers = {std::min(NumLayers(test.spec), pick({0, 1, 3, 6, 7, 9, 20}))};
   test.setting.seq_len = pick({3, 16, 200});
   test.setting.types.compute = pick({0, 1}) == 1 ? DType::kBF16 : DType::kF32;
   test.setting.prefetch = pick({0, 1}) == 1;
@@ -80,9 +81,10 @@ TEST(Fold, EqualsTheWholeStepToTheBit) {
     const std::optional<StepPrice> folded = FoldedStrategy(model, test.layout.mesh, test.layout.zero_stage)
                                                 .Price(options, micro_batches, test.rates);
     const layout::Ledger ledger(model::Inventory(test.spec), test.layout.mesh, test.layout.zero_stage);
-    const schedule::Step step = schedule::BuildStep(test.spec, ledger, options);
-    const StepPrice whole = PriceWhole(step, test.spec, ledger, options, micro_batches, test.rates);
-    SCOPED_TRACE(testing::Message() << "case " << i << ": layers " << test.spec.layers << ", "
+    const schedule::Step step =
+        schedule::BuildStep(schedule::GraphOf(test.spec, ledger, options), ledger, options);
+    const StepPrice whole = PriceWhole(step, ledger, options, micro_batches, test.rates);
+    SCOPED_TRACE(testing::Message() << "case " << i << ": layers " << NumLayers(test.spec) << ", "
                                     << test.layout.ToString() << ", prefetch " << test.setting.prefetch
                                     << ", tied " << test.spec.tie_embeddings);
     ASSERT_TRUE(folded.has_value());
@@ -113,8 +115,9 @@ TEST(Fold, AFoldOfTooFewLayersIsRefusedOrExact) {
     num_refused += folded.has_value() ? 0 : 1;
     if (!folded.has_value()) continue;
     const layout::Ledger ledger(model::Inventory(test.spec), test.layout.mesh, test.layout.zero_stage);
-    const schedule::Step step = schedule::BuildStep(test.spec, ledger, options);
-    const StepPrice whole = PriceWhole(step, test.spec, ledger, options, micro_batches, test.rates);
+    const schedule::Step step =
+        schedule::BuildStep(schedule::GraphOf(test.spec, ledger, options), ledger, options);
+    const StepPrice whole = PriceWhole(step, ledger, options, micro_batches, test.rates);
     ASSERT_EQ(folded->memory, whole.memory) << "case " << i;
     ASSERT_EQ(folded->cost.seconds, whole.cost.seconds) << "case " << i;
   }

@@ -5,7 +5,9 @@
 
 #include <numeric>
 
-#include "model/model_spec.h"
+#include "model/architecture.h"
+#include "model/parameters.h"
+#include "model/presets.h"
 #include "schedule/build_step.h"
 
 namespace trainctl::simulate {
@@ -23,9 +25,9 @@ struct Given {
   schedule::BuildOptions options;
 };
 
-MemoryReport Simulate(const model::ModelSpec& spec, const Given& given) {
+MemoryReport Simulate(const model::Architecture& spec, const Given& given) {
   const layout::Ledger ledger(model::Inventory(spec), given.mesh, given.stage);
-  return SimulateMemory(BuildStep(spec, ledger, given.options).programs[0]);
+  return SimulateMemory(BuildStep(GraphOf(spec, ledger, given.options), ledger, given.options).programs[0]);
 }
 
 Given Make(int stage, int workers, DType dtype = DType::kF32) {
@@ -68,7 +70,7 @@ TEST(Memory, PlaysTheValuesOfASmallProgramByHand) {
 // Bytes per parameter as the literature has them (ZeRO paper; Megatron-LM's README): mixed precision
 // with fp32 gradients 18, the optimizer's 12 cut by stage 1; everything in fp32 16.
 TEST(Memory, StatesPerParameterAreThePublishedOnes) {
-  const model::ModelSpec spec = *model::Preset("llama-25m");
+  const model::Architecture spec = *model::Preset("llama-25m");
   const double parameters = static_cast<double>(model::NumParameters(spec));
   const double n = 4;
   const std::tuple<int, DType, double> published[] = {
@@ -90,7 +92,7 @@ TEST(Memory, StatesPerParameterAreThePublishedOnes) {
 // One state of fp32 less: 14 and 12 bytes where AdamW has 18 and 16; the copy for checkpoints is of what is
 // saved, master and states.
 TEST(Memory, StatesAreTheOptimizers) {
-  const model::ModelSpec spec = *model::Preset("llama-25m");
+  const model::Architecture spec = *model::Preset("llama-25m");
   const double parameters = static_cast<double>(model::NumParameters(spec));
   const std::tuple<const char*, double, double, double> expected[] = {
       {"adamw", 12, 8, 12}, {"lion", 8, 4, 8}, {"sgd", 8, 4, 8}};
@@ -109,7 +111,7 @@ TEST(Memory, StatesAreTheOptimizers) {
 
 // Numbers of twice the size take twice the bytes, and nothing else changes.
 TEST(Memory, FollowsTheTypesOfMastersGradientsAndSums) {
-  const model::ModelSpec spec = *model::Preset("toy-1m");
+  const model::Architecture spec = *model::Preset("toy-1m");
   for (int stage = 0; stage <= 3; ++stage) {
     Given given = Make(stage, 2, DType::kBF16);
     const MemoryReport fp32 = Simulate(spec, given);
@@ -136,7 +138,7 @@ TEST(Memory, FollowsTheTypesOfMastersGradientsAndSums) {
 }
 
 TEST(Memory, CategoriesSumToThePeak) {
-  const model::ModelSpec spec = *model::Preset("toy-1m");
+  const model::Architecture spec = *model::Preset("toy-1m");
   for (int stage = 0; stage <= 3; ++stage) {
     const MemoryReport report = Simulate(spec, Make(stage, 2));
     EXPECT_EQ(std::accumulate(report.at_peak.begin(), report.at_peak.end(), int64_t{0}), report.peak_bytes);
@@ -146,7 +148,7 @@ TEST(Memory, CategoriesSumToThePeak) {
 }
 
 TEST(Memory, AHigherStageNeedsNoMoreStateAndMoreWorkersNeedLess) {
-  const model::ModelSpec spec = *model::Preset("toy-5m");
+  const model::Architecture spec = *model::Preset("toy-5m");
   for (DType dtype : {DType::kF32, DType::kBF16}) {
     const auto states = [&](int stage, int workers) {
       const MemoryReport report = Simulate(spec, Make(stage, workers, dtype));
@@ -163,7 +165,7 @@ TEST(Memory, AHigherStageNeedsNoMoreStateAndMoreWorkersNeedLess) {
 
 // The planner simulates a few micro-batches and means all of them.
 TEST(Memory, ThePeakDoesNotDependOnTheNumberOfMicroBatches) {
-  const model::ModelSpec spec = *model::Preset("toy-1m");
+  const model::Architecture spec = *model::Preset("toy-1m");
   for (int stage = 0; stage <= 3; ++stage) {
     for (layout::Recompute recompute : layout::kRecomputes) {
       for (bool prefetch : {false, true}) {
@@ -182,7 +184,7 @@ TEST(Memory, ThePeakDoesNotDependOnTheNumberOfMicroBatches) {
 }
 
 TEST(Memory, ActivationsAreLinearInTheMicroBatch) {
-  const model::ModelSpec spec = *model::Preset("toy-1m");
+  const model::Architecture spec = *model::Preset("toy-1m");
   for (layout::Recompute recompute : layout::kRecomputes) {
     Given given = Make(3, 2);
     given.options.recompute = recompute;
@@ -199,12 +201,12 @@ TEST(Memory, ActivationsAreLinearInTheMicroBatch) {
 
 // Recompute keeps one hidden state a layer; what a layer saves lives for one layer at a time.
 TEST(Memory, RecomputeKeepsOnlyTheInputsOfTheLayers) {
-  const model::ModelSpec spec = *model::Preset("llama-25m");
+  const model::Architecture spec = *model::Preset("llama-25m");
   Given given = Make(0, 1);
   const int64_t hidden_bytes = given.options.shape().tokens() * spec.hidden * 4;
   const auto activations = [&](int64_t layers) {
-    model::ModelSpec deep = spec;
-    deep.layers = layers;
+    model::Architecture deep = spec;
+    SetNumLayers(deep, layers);
     return Of(Simulate(deep, given), Category::kActivations);
   };
   const int64_t kept = activations(20) - activations(10);
@@ -217,15 +219,15 @@ TEST(Memory, RecomputeKeepsOnlyTheInputsOfTheLayers) {
 // The peak is at the end of the model, where nothing is formed again yet: each recomputed layer is there with
 // its input alone, whichever ZeRO stage moves its parameters.
 TEST(Memory, EachRecomputedLayerKeepsItsInputAlone) {
-  model::ModelSpec spec = *model::Preset("llama-25m");
-  spec.layers = 12;
+  model::Architecture spec = *model::Preset("llama-25m");
+  SetNumLayers(spec, 12);
   for (const int stage : {0, 3}) {
     Given given = Make(stage, stage == 0 ? 1 : 2);
     const auto activations = [&] { return Of(Simulate(spec, given), Category::kActivations); };
     const int64_t kept = activations();
     const layout::Ledger ledger(model::Inventory(spec), given.mesh, stage);
     const int64_t saved_bytes =
-        model::Analyze(model::BuildSegment(spec, ledger.inventory(), 1, given.options.segment(ledger)))
+        model::Analyze(model::BuildGraph(spec, ledger.inventory(), given.options.segment(ledger))->segment(1))
             .saved_bytes;
     given.options.recompute = layout::Recompute::kFull;
     for (int64_t recomputed = 0; recomputed < 12; ++recomputed) {
@@ -240,7 +242,7 @@ TEST(Memory, EachRecomputedLayerKeepsItsInputAlone) {
 }
 
 TEST(Memory, PrefetchCostsOneMoreSlotOfEachKind) {
-  const model::ModelSpec spec = *model::Preset("llama-25m");
+  const model::Architecture spec = *model::Preset("llama-25m");
   Given given = Make(3, 2);
   const int64_t with = Of(Simulate(spec, given), Category::kBuffers);
   given.options.setting.prefetch = false;

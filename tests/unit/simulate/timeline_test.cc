@@ -5,20 +5,21 @@
 #include <algorithm>
 #include <numeric>
 
+#include "model/presets.h"
 #include "simulate/memory.h"
 
 namespace trainctl::simulate {
 namespace {
 
 struct Step {
-  model::ModelSpec spec;
+  model::Architecture spec;
   layout::Ledger ledger;
   schedule::BuildOptions options;
   schedule::Step built;
 };
 
 Step Build(int stage, layout::Recompute recompute, bool on_device) {
-  model::ModelSpec spec = *model::Preset("toy-5m");
+  model::Architecture spec = *model::Preset("toy-5m");
   schedule::BuildOptions options;
   options.micro_batch = 2;
   options.setting.seq_len = 64;
@@ -28,7 +29,7 @@ Step Build(int stage, layout::Recompute recompute, bool on_device) {
   layout::Mesh mesh;
   (stage == 0 ? mesh.dp_replicate : mesh.dp_shard) = 2;
   layout::Ledger ledger(model::Inventory(spec), mesh, stage);
-  schedule::Step built = BuildStep(spec, ledger, options);
+  schedule::Step built = BuildStep(GraphOf(spec, ledger, options), ledger, options);
   return {spec, std::move(ledger), options, std::move(built)};
 }
 
@@ -39,7 +40,7 @@ TEST(Timeline, PeaksWhereTheMemoryReportSays) {
         const Step step = Build(stage, recompute, on_device);
         Rates rates = CpuRates(1, DType::kF32, false);
         rates.overlap = on_device;
-        const Timeline timeline = PlayStep(step.built, step.spec, step.ledger, step.options, rates);
+        const Timeline timeline = PlayStep(step.built, step.ledger, step.options, rates);
         int64_t highest = 0;
         double time = 0;
         for (const MemorySample& sample : timeline.memory) {
@@ -51,7 +52,7 @@ TEST(Timeline, PeaksWhereTheMemoryReportSays) {
         EXPECT_EQ(highest, report.peak_bytes);
         EXPECT_EQ(timeline.memory.front().bytes, timeline.memory.back().bytes)
             << "a step leaves nothing behind";
-        const StepCost cost = PriceStep(step.built, step.spec, step.ledger, step.options, 3, rates);
+        const StepCost cost = PriceStep(step.built, step.ledger, step.options, 3, rates);
         EXPECT_NEAR(timeline.end_s + rates[Resource::kSteps], cost.seconds, 1e-12);
 
         // The same instant, value by value.
@@ -67,9 +68,11 @@ TEST(Timeline, PeaksWhereTheMemoryReportSays) {
 // the length.
 TEST(DeviceTemporaries, AreThoseOfTheDevicesKernels) {
   const auto temporary = [](int64_t seq_len, DType dtype, bool on_device) {
-    const model::ModelSpec spec = *model::Preset("llama3.1-8b");
-    const model::Segment segment = model::BuildSegment(
-        spec, model::Inventory(spec), 1, {.shape = {1, seq_len}, .dtype = dtype, .on_device = on_device});
+    const model::Architecture spec = *model::Preset("llama3.1-8b");
+    const model::Segment segment =
+        model::BuildGraph(spec, model::Inventory(spec),
+                          {.shape = {1, seq_len}, .dtype = dtype, .on_device = on_device})
+            ->segment(1);
     for (const model::Operator& op : segment.operators) {
       if (op.kind == model::OpKind::kAttention) return op.backward_temp_bytes;
     }

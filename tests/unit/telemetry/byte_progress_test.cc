@@ -44,7 +44,9 @@ TEST(ByteProgress, NothingAndMoreThanAllAreNoTrouble) {
   ByteProgress progress(clock, true);
   EXPECT_EQ(progress.Update(0, 0), "");
   clock.Advance(absl::Seconds(1));
-  EXPECT_EQ(progress.Update(0, 0), "[................] 0 B of 0 B 0.0 MB/s");
+  EXPECT_EQ(progress.Update(0, 0), "0 B 0.0 MB/s");
+  clock.Advance(absl::Seconds(1));
+  EXPECT_EQ(progress.Update(30 * kMiB, 0), "30.00 MiB 15.7 MB/s") << "how much a pipe will give is unknown";
   clock.Advance(absl::Seconds(1));
   EXPECT_EQ(progress.Update(200, 100), "[################] 200 B of 100 B 0.0 MB/s 0:00 left");
   EXPECT_EQ(TimeLeft(absl::Seconds(3754)), "1:02:34");

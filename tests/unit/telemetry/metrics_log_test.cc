@@ -103,6 +103,10 @@ TEST_F(MetricsLogTest, ARecordReadsBackExactly) {
     ASSERT_TRUE(back.ok()) << back.status();
     EXPECT_EQ(FormatFields(*back), FormatFields(record));
   }
+  record.grad_norm = record.lr = std::nullopt;
+  EXPECT_EQ(FormatFields(*ParseStepRecord("{" + FormatFields(record) + "}", "a record")),
+            FormatFields(record));
+  EXPECT_THAT(FormatFields(record), testing::HasSubstr("\"grad_norm\":null,\"lr\":null"));
   for (const char* damaged : {"", "{}", "[]", R"({"tokens":1,"batch_hash":"x"})"})
     EXPECT_EQ(ExitCodeFor(ParseStepRecord(damaged, "a record").status()), ExitCode::kBadData) << damaged;
 }

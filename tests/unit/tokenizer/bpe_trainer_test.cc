@@ -115,17 +115,18 @@ TEST(BpeTrainer, WhatItWritesReadsAnyTextBack) {
 
 TEST(BpeTrainer, WhatCannotBeIsRefused) {
   const WordCounter words = CounterOf({"a b c"});
-  EXPECT_THAT(TrainBpe(words, Options(256)).status().message(), HasSubstr("256 is not within 257"));
+  EXPECT_THAT(TrainBpe(words, Options(256)).status().message(), HasSubstr("256 is not between 257"));
   EXPECT_EQ(ExitCodeFor(TrainBpe(words, Options(int64_t{1} << 40)).status()), ExitCode::kUsage);
   TrainOptions options = Options(300);
   options.special_tokens = {"<s>", "<s>"};
-  EXPECT_THAT(TrainBpe(words, options).status().message(), HasSubstr("'<s>' is given twice"));
+  EXPECT_THAT(TrainBpe(words, options).status().message(), HasSubstr("'<s>' was given twice"));
   options.special_tokens = {"\u00E9"};
   EXPECT_THAT(TrainBpe(words, options).status().message(),
-              HasSubstr("'\u00E9' is how a tokenizer.json spells the byte 0xE9"));
+              HasSubstr("'\u00E9' is the spelling of the byte 0xE9"));
   options = Options(300);
   options.min_frequency = -5;
-  EXPECT_THAT(TrainBpe(words, options).status().message(), HasSubstr("stand in a text -5 times"));
+  EXPECT_THAT(TrainBpe(words, options).status().message(),
+              HasSubstr("--min-frequency -5: must be at least 1"));
   EXPECT_EQ(TrainBpe(words, Options(300))->tokens.size(), 257U);  // no pair is there twice
 }
 

@@ -53,10 +53,12 @@ TEST_F(ConfigBesideTest, TheModelsOwnEndEndsADocument) {
   EXPECT_EQ(End(), 2) << "what is no token is passed over";
   Write("generation_config.json", R"({"eos_token_id": 0})");
   EXPECT_EQ(End(), 0);
+  Write("special_tokens_map.json", R"({"eos_token": "<|end_of_text|>"})");
+  EXPECT_EQ(End(), 1);
   Write("tokenizer_config.json", R"({"eos_token": {"content": "<|eot_id|>", "lstrip": false}})");
   EXPECT_EQ(End(), 2);
   Write("tokenizer_config.json", R"({"eos_token": "<absent>"})");
-  EXPECT_EQ(End(), 0);
+  EXPECT_EQ(End(), 1);
 }
 
 TEST_F(ConfigBesideTest, TheEndCanBeStated) {
@@ -67,15 +69,16 @@ TEST_F(ConfigBesideTest, TheEndCanBeStated) {
   ASSERT_TRUE((*tokenizer)->SetEndOfDocument("none").ok());
   EXPECT_EQ((*tokenizer)->end_of_document_id(), -1);
   EXPECT_EQ((*tokenizer)->SetEndOfDocument("<eos>").message(),
-            "the tokenizer has no token '<eos>' that could end a document");
+            "the tokenizer has no token '<eos>' to end documents with");
 }
 
 TEST_F(ConfigBesideTest, TokensAroundATextAreTold) {
   EXPECT_THAT(Differences(), IsEmpty());
   Write("tokenizer_config.json", R"({"add_bos_token": true, "add_eos_token": true})");
-  EXPECT_THAT(Differences(),
-              ElementsAre("tokenizer_config.json has add_bos_token; here nothing is put before a text",
-                          "tokenizer_config.json has add_eos_token; here nothing is put behind a text"));
+  EXPECT_THAT(
+      Differences(),
+      ElementsAre("tokenizer_config.json sets add_bos_token, but trainctl adds nothing before a text",
+                  "tokenizer_config.json sets add_eos_token, but trainctl adds nothing after a text"));
 }
 
 TEST_F(ConfigBesideTest, WhatAgreesOrIsNotUnderstoodIsNotTold) {
@@ -90,7 +93,8 @@ TEST_F(ConfigBesideTest, WhatAgreesOrIsNotUnderstoodIsNotTold) {
 }
 
 TEST_F(ConfigBesideTest, AGitLfsPointerIsRefused) {
-  for (const char* name : {"tokenizer_config.json", "generation_config.json", "config.json"}) {
+  for (const char* name :
+       {"tokenizer_config.json", "special_tokens_map.json", "generation_config.json", "config.json"}) {
     EXPECT_TRUE(Tokenizer::Load(folder_).ok());
     Write(name, "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n");
     const absl::Status status = Tokenizer::Load(folder_).status();

@@ -28,7 +28,7 @@ TEST(OtherFiles, AFileOfTiktokenIsNamedWithWhatToDo) {
                            "AA== 100\nAAA= 101\nAAAA 102\nbroken"}) {
     EXPECT_THAT(
         MessageFor(file),
-        AllOf(HasSubstr("x/t.model: is in tiktoken's format"), HasSubstr("use the tokenizer.json beside it"),
+        AllOf(HasSubstr("x/t.model: is in tiktoken's format"), HasSubstr("use the tokenizer.json next to it"),
               HasSubstr("TikTokenConverter"), HasSubstr("save('tokenizer.json')\" x/t.model")));
   }
 }
@@ -38,7 +38,7 @@ TEST(OtherFiles, WhatOnlyLooksAlikeIsNotTiktoken) {
        {"IQ== 0\nIg== 7\n", "IQ== 0", "some words 1\n", "IQ== zero\nIg== one\n", "IQ==0\nIg==1\n", " 0\n 1\n",
         "IQ== 0\nno line\n", "IQ== 99999999999999999999\nIg== 1\n"}) {
     EXPECT_THAT(MessageFor(file),
-                HasSubstr("neither a tokenizer.json nor the whole bytes of a sentencepiece .model"));
+                HasSubstr("neither a tokenizer.json nor a complete SentencePiece .model file"));
   }
 }
 
@@ -61,14 +61,14 @@ TEST(OtherFiles, JsonThatLiesBesideATokenizerIsNamed) {
   const std::pair<const char*, const char*> files[] = {
       {R"({"tokenizer_class": "LlamaTokenizer", "eos_token": "</s>"})", "a tokenizer_config.json"},
       {R"({"model_type": "llama", "vocab_size": 3, "bos_token_id": 1})", "a model's config.json"},
-      {R"({"hello": 0, "world": 1})", "a vocab.json (tokens and ids, without merges and pattern)"},
+      {R"({"hello": 0, "world": 1})", "a vocab.json (tokens and IDs, without merges or a pattern)"},
       {R"({"bos_token": "<s>", "eos_token": {"content": "</s>"}})", "a special_tokens_map.json"},
       {R"({"eos_token_id": 2, "transformers_version": "4.40"})", "a generation_config.json"},
-      {R"({"metadata": {}, "weight_map": {}})", "a model's index of weights"},
+      {R"({"metadata": {}, "weight_map": {}})", "a model's weight index"},
       {R"({"chat_template": "x"})", "a chat_template.json"},
       {R"({"a": [], "b": 1})", "it has no 'model' (but a, b)"},
       {"{}", "it has no 'model' (but nothing)"},
-      {"[1]", "it is no object"},
+      {"[1]", "it is not an object"},
   };
   for (const auto& [json, name] : files) {
     EXPECT_THAT(MessageFor(json, "t.json"), AllOf(HasSubstr("t.json: is not a tokenizer.json"),
@@ -85,18 +85,21 @@ TEST(OtherFiles, AFolderTellsWhatIsThereInstead) {
     EXPECT_EQ(ExitCodeFor(tokenizer.status()), ExitCode::kUsage);
     return std::string(tokenizer.status().message());
   };
-  EXPECT_EQ(message(), absl::StrCat(folder, ": the folder has neither tokenizer.json nor tokenizer.model"));
+  EXPECT_EQ(message(),
+            absl::StrCat(folder, ": the folder contains neither tokenizer.json nor tokenizer.model"));
   ASSERT_TRUE(WriteFileAtomic(absl::StrCat(folder, "/vocab.json"), "{}").ok());
   ASSERT_TRUE(WriteFileAtomic(absl::StrCat(folder, "/tokenizer_config.json"), "{}").ok());
-  EXPECT_EQ(message(), absl::StrCat(folder, ": the folder has neither tokenizer.json nor tokenizer.model"));
+  EXPECT_EQ(message(),
+            absl::StrCat(folder, ": the folder contains neither tokenizer.json nor tokenizer.model"));
   ASSERT_TRUE(WriteFileAtomic(absl::StrCat(folder, "/merges.txt"), "").ok());
   EXPECT_THAT(message(), testing::EndsWith(absl::StrCat("save_pretrained('converted')\" ", folder)));
   ASSERT_TRUE(WriteFileAtomic(absl::StrCat(folder, "/tekken.json"), "{}").ok());
   ASSERT_TRUE(WriteFileAtomic(absl::StrCat(folder, "/tokenizer.model.v3"), "").ok());
-  EXPECT_THAT(message(),
-              testing::EndsWith("name the file itself (there are: tekken.json, tokenizer.model.v3)"));
+  EXPECT_THAT(
+      message(),
+      testing::EndsWith("specify the file itself (the folder contains: tekken.json, tokenizer.model.v3)"));
   std::filesystem::create_directories(absl::StrCat(folder, "/snapshots"));
-  EXPECT_THAT(message(), HasSubstr("name one of those in its snapshots/"));
+  EXPECT_THAT(message(), HasSubstr("specify one of the folders in its snapshots/"));
   std::filesystem::remove_all(folder);
 }
 

@@ -145,7 +145,7 @@ TEST(Pattern, OneThatBacktracksWithoutEndIsAnErrorAndLongRunsAreNot) {
   const auto evil = Pattern::Compile("(?:a+)+[bc]", "evil");
   const absl::Status status = evil->FindAll(std::string(64, 'a'), scratch, &matches);
   EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData);
-  EXPECT_THAT(status.message(), HasSubstr("evil: the pattern gives up on a text of 64 bytes"));
+  EXPECT_THAT(status.message(), HasSubstr("evil: matching the pattern failed on a text of 64 bytes"));
   matches.clear();
   const auto run = Pattern::Compile(R"(\s+(?!\S)|\s+|[xy]+)", "run");
   EXPECT_TRUE(

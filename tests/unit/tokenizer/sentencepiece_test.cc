@@ -103,18 +103,18 @@ TEST(SentencePiece, FilesThatAreDamagedOrUnknownAreRefused) {
       EXPECT_TRUE(tokenizer.ok()) << bytes << ": " << tokenizer.status();
     } else {
       EXPECT_EQ(ExitCodeFor(tokenizer.status()), ExitCode::kBadData) << bytes;
-      EXPECT_THAT(tokenizer.status().message(), HasSubstr("nor the whole bytes of")) << bytes;
+      EXPECT_THAT(tokenizer.status().message(), HasSubstr("nor a complete SentencePiece")) << bytes;
     }
   }
   EXPECT_THAT(Tokenizer::Parse("", "t.model").status().message(), HasSubstr("t.model: is empty"));
   EXPECT_THAT(Tokenizer::Parse(Small(3), "t.model").status().message(),
               HasSubstr("model_type = 3 is not supported"));
   EXPECT_THAT(Tokenizer::Parse(good + Piece("ab", 0, 1), "t.model").status().message(),
-              HasSubstr("pieces[8] ('ab') is there twice"));
+              HasSubstr("pieces[8] ('ab') occurs twice"));
   EXPECT_THAT(Tokenizer::Parse(good + Piece("<0x41>", 0, 6), "t.model").status().message(),
               HasSubstr("pieces[8]"));
   EXPECT_THAT(Tokenizer::Parse(good + Piece("<u>", 0, 2), "t.model").status().message(),
-              HasSubstr("second one"));
+              HasSubstr("second piece"));
   EXPECT_THAT(
       Tokenizer::Parse(good + Bytes(3, Varint(3, 1) + Bytes(2, "abcdef")), "t.model").status().message(),
       HasSubstr("precompiled_charsmap is damaged"));

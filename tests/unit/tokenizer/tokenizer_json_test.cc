@@ -56,7 +56,7 @@ TEST(TokenizerJson, EncodesAndDecodes) {
   EXPECT_EQ((*tokenizer)->IdOf("ab"), 3);
   EXPECT_EQ((*tokenizer)->IdOf("x"), -1);
   EXPECT_THAT((*tokenizer)->Decode({7}, false).status().message(),
-              HasSubstr("id 7 is not one of the tokenizer's (7 ids"));
+              HasSubstr("ID 7 is not in the tokenizer, whose IDs are 0 to 6"));
   EXPECT_EQ(ExitCodeFor((*tokenizer)->Decode({-1}, false).status()), ExitCode::kUsage);
 }
 
@@ -71,12 +71,12 @@ TEST(TokenizerJson, ATokenWithoutCharactersIsNotAnIdWithoutToken) {
   EXPECT_EQ((*tokenizer)->vocab_size(), 9);
   EXPECT_EQ((*tokenizer)->IdOf(""), 8);
   EXPECT_EQ(*(*tokenizer)->Decode({3, 8, 0}, false), "aba");
-  EXPECT_THAT((*tokenizer)->Decode({7}, false).status().message(), HasSubstr("id 7 is not one of"));
+  EXPECT_THAT((*tokenizer)->Decode({7}, false).status().message(), HasSubstr("ID 7 is not in the tokenizer"));
   file["post_processor"] = Small()["post_processor"];
   file["post_processor"]["special_tokens"]["<s>"]["ids"] = {7};
-  EXPECT_THAT(Parse(file).status().message(), HasSubstr("has 7, which is no token's id"));
+  EXPECT_THAT(Parse(file).status().message(), HasSubstr("contains 7, which is not a token's ID"));
   file["model"]["vocab"]["c"] = 8;
-  EXPECT_THAT(Parse(file).status().message(), HasSubstr("= 8 is the id of '"));
+  EXPECT_THAT(Parse(file).status().message(), HasSubstr("= 8 is also the ID of '"));
 }
 
 TEST(TokenizerJson, WhatIsNotKnownIsRefusedByItsField) {
@@ -86,18 +86,18 @@ TEST(TokenizerJson, WhatIsNotKnownIsRefusedByItsField) {
     const char* message;
   };
   const Case cases[] = {
-      {"/model/type", R"("WordPiece")", "t.json: model.type = 'WordPiece' is not supported here"},
-      {"/model/dropout", "0.1", "t.json: model.dropout is not supported here"},
-      {"/model/end_of_word_suffix", R"("</w>")", "t.json: model.end_of_word_suffix is not supported here"},
+      {"/model/type", R"("WordPiece")", "t.json: model.type = 'WordPiece' is not supported"},
+      {"/model/dropout", "0.1", "t.json: model.dropout is not supported"},
+      {"/model/end_of_word_suffix", R"("</w>")", "t.json: model.end_of_word_suffix is not supported"},
       {"/model/merges/0", R"("a")", "t.json: model.merges[0] = 'a' is not two tokens"},
-      {"/model/merges/1", R"(["a", "a"])", "t.json: model.merges[1] ('a' and 'a') needs the token 'aa'"},
+      {"/model/merges/1", R"(["a", "a"])", "t.json: model.merges[1] ('a' and 'a') requires the token 'aa'"},
       {"/model/vocab/a", "-1", "t.json: model.vocab['a'] must be a whole number"},
       {"/model/vocab/a", "99999999", "t.json: model.vocab['a'] = 99999999 is not within 0.."},
-      {"/model/vocab/b", "0", "t.json: model.vocab['b'] = 0 is the id of 'a' as well"},
+      {"/model/vocab/b", "0", "t.json: model.vocab['b'] = 0 is also the ID of 'a'"},
       {"/model/vocab", "{}", "t.json: model.merges[0]"},
       {"/model", "3", "t.json: model must be an object"},
       {"/normalizer/type", R"("BertNormalizer")",
-       "t.json: normalizer.type = 'BertNormalizer' is not supported here"},
+       "t.json: normalizer.type = 'BertNormalizer' is not supported"},
       {"/normalizer", R"({"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Nmt"}]})",
        "t.json: normalizer.normalizers[1].type = 'Nmt'"},
       {"/pre_tokenizer/type", R"("BertPreTokenizer")", "t.json: pre_tokenizer.type = 'BertPreTokenizer'"},
@@ -105,16 +105,16 @@ TEST(TokenizerJson, WhatIsNotKnownIsRefusedByItsField) {
        "t.json: pre_tokenizer.pattern.Regex"},
       {"/pre_tokenizer",
        R"({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}, {"type": "Digits"}]})",
-       "t.json: pre_tokenizer.pretokenizers[1] stands behind ByteLevel"},
+       "t.json: pre_tokenizer.pretokenizers[1] follows ByteLevel"},
       {"/decoder/type", R"("WordPiece")", "t.json: decoder.type = 'WordPiece'"},
       {"/post_processor/special_tokens/<s>/ids/0", "7",
-       "t.json: post_processor.special_tokens.<s>.ids has 7"},
-      {"/post_processor/single", "[]", "t.json: post_processor.single has the text 0 times"},
+       "t.json: post_processor.special_tokens.<s>.ids contains 7"},
+      {"/post_processor/single", "[]", "t.json: post_processor.single contains the text 0 times"},
       {"/added_tokens/0/id", "4",
-       "t.json: added_tokens[0].id = 4, but '<s>' has the id 5 by its place in the file"},
+       "t.json: added_tokens[0].id = 4, but '<s>' has ID 5 by its position in the file"},
       {"/added_tokens/0/content", R"("ab")",
-       "t.json: added_tokens[0].id = 5, but 'ab' has the id 3 in model.vocab"},
-      {"/version", R"("2.0")", "t.json: version = '2.0' is not supported here"},
+       "t.json: added_tokens[0].id = 5, but 'ab' has ID 3 in model.vocab"},
+      {"/version", R"("2.0")", "t.json: version = '2.0' is not supported"},
       {"/version", "1", "t.json: version must be a string"},
       {"/added_tokens/2",
        R"({"id": 5, "content": "<s>", "normalized": false, "special": true, "rstrip": true})",
@@ -154,8 +154,8 @@ TEST(TokenizerJson, VocabularyAndMergesAreThoseOfTheModel) {
     const char* message;
   };
   const Case cases[] = {
-      {R"("a": 0, "a": 1)", "", "t.json: model.vocab['a'] is given twice"},
-      {R"("a": 0, "a": 0)", "", "t.json: model.vocab['a'] is given twice"},
+      {R"("a": 0, "a": 1)", "", "t.json: model.vocab['a'] occurs twice"},
+      {R"("a": 0, "a": 0)", "", "t.json: model.vocab['a'] occurs twice"},
       {R"("a": 0, "b": 1.5)", "", "t.json: model.vocab['b'] must be a whole number"},
       {R"("a": 0, "b": "1")", "", "t.json: model.vocab['b'] must be a whole number"},
       {R"("a": {"b": 0})", "", "t.json: model.vocab['a'] must be a whole number"},
@@ -170,7 +170,7 @@ TEST(TokenizerJson, VocabularyAndMergesAreThoseOfTheModel) {
       {R"("a": 0)", R"({"a": 1})", "t.json: model.merges[0] must be \"a b\" or"},
       {R"("a": 0)", "7", "t.json: model.merges[0] must be \"a b\" or"},
       {R"("a": 0, "b": 1, "ab": 2)", R"("a b", "b a")",
-       "t.json: model.merges[1] ('b' and 'a') needs the token 'ba'"},
+       "t.json: model.merges[1] ('b' and 'a') requires the token 'ba'"},
   };
   for (const Case& c : cases) {
     EXPECT_THAT(parse(c.vocab, c.merges).status().message(), HasSubstr(c.message)) << c.vocab << c.merges;
@@ -218,14 +218,14 @@ TEST(TokenizerJson, AMarkAtTheBeginningNeedsToKnowTheBeginning) {
                                  R"({"type": "Sequence", "normalizers": [{"type": "NFC"},
             {"type": "Replace", "pattern": {"String": " "}, "content": ""}]})"}) {
     file["normalizer"] = Json::parse(normalizer);
-    EXPECT_THAT(Parse(file).status().message(), HasSubstr("t.json: pre_tokenizer has a Metaspace with"));
+    EXPECT_THAT(Parse(file).status().message(), HasSubstr("t.json: pre_tokenizer contains a Metaspace with"));
   }
   file["normalizer"] = {{"type", "Strip"}, {"strip_left", false}, {"strip_right", true}};
   EXPECT_TRUE(Parse(file).ok());
   Json behind_split = file;
   behind_split["pre_tokenizer"] = {{"type", "Sequence"}};
   behind_split["pre_tokenizer"]["pretokenizers"] = Json::array({{{"type", "Digits"}}, file["pre_tokenizer"]});
-  EXPECT_THAT(Parse(behind_split).status().message(), HasSubstr("or behind a normalizer and another step"));
+  EXPECT_THAT(Parse(behind_split).status().message(), HasSubstr("or after a normalizer and another step"));
   behind_split["normalizer"] = nullptr;
   EXPECT_TRUE(Parse(behind_split).ok());
   file["normalizer"] = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}};

@@ -20,7 +20,9 @@
 #include "base/status.h"
 #include "checkpoint/phase_hook.h"
 #include "comm/communicator.h"
-#include "model/model_spec.h"
+#include "model/architecture.h"
+#include "model/parameters.h"
+#include "model/presets.h"
 #include "parallel/sharded_state.h"
 #include "schedule/build_step.h"
 
@@ -64,7 +66,9 @@ class BackgroundSave : public ::testing::Test {
   BackgroundSave()
       : spec_(*model::Preset("toy-1m")),
         ledger_(model::Inventory(spec_), layout::Mesh{}, 0),
-        step_(schedule::BuildStep(spec_, ledger_, {.setting = {.seq_len = 16, .checkpoint_copy = true}})),
+        step_(schedule::BuildStep(
+            schedule::GraphOf(spec_, ledger_, {.setting = {.seq_len = 16, .checkpoint_copy = true}}), ledger_,
+            {.setting = {.seq_len = 16, .checkpoint_copy = true}})),
         state_(device::Device::Cpu(), ledger_, step_.programs[0], step_.types, 0, optim::kAdamW),
         world_(communicator_->MakeHostGroup({0}, "world")) {
     std::string pattern = ::testing::TempDir() + "trainctl-save-XXXXXX";
@@ -106,7 +110,7 @@ class BackgroundSave : public ::testing::Test {
     }
   }
 
-  const model::ModelSpec spec_;
+  const model::Architecture spec_;
   const layout::Ledger ledger_;
   const schedule::Step step_;
   parallel::ShardedState state_;
@@ -237,8 +241,9 @@ class BackgroundSaveOfTwo : public BackgroundSave {
   }
 
   const layout::Ledger halves_{model::Inventory(spec_), MeshOfTwo(), 3};
-  const schedule::Step step_of_halves_ =
-      schedule::BuildStep(spec_, halves_, {.setting = {.seq_len = 16, .checkpoint_copy = true}});
+  const schedule::Step step_of_halves_ = schedule::BuildStep(
+      schedule::GraphOf(spec_, halves_, {.setting = {.seq_len = 16, .checkpoint_copy = true}}), halves_,
+      {.setting = {.seq_len = 16, .checkpoint_copy = true}});
   std::vector<std::unique_ptr<parallel::ShardedState>> states_;
   std::vector<std::unique_ptr<BackgroundSaver>> savers_;
 };

@@ -15,7 +15,9 @@
 #include "base/files.h"
 #include "base/status.h"
 #include "comm/communicator.h"
-#include "model/model_spec.h"
+#include "model/architecture.h"
+#include "model/parameters.h"
+#include "model/presets.h"
 #include "optim/optimizer.h"
 #include "parallel/sharded_state.h"
 #include "schedule/build_step.h"
@@ -27,11 +29,13 @@ using ::testing::HasSubstr;
 
 // A rank's state of a layout, with numbers that say which tensor and element they are of.
 struct Rank {
-  Rank(const model::ModelSpec& spec, const optim::Optimizer& optimizer, layout::Mesh mesh, int stage,
+  Rank(const model::Architecture& spec, const optim::Optimizer& optimizer, layout::Mesh mesh, int stage,
        int rank, schedule::Types types = {})
       : ledger(model::Inventory(spec), mesh, stage),
-        step(schedule::BuildStep(spec, ledger,
-                                 {.setting = {.seq_len = 16, .types = types, .optimizer = &optimizer}})),
+        step(schedule::BuildStep(
+            schedule::GraphOf(spec, ledger,
+                              {.setting = {.seq_len = 16, .types = types, .optimizer = &optimizer}}),
+            ledger, {.setting = {.seq_len = 16, .types = types, .optimizer = &optimizer}})),
         state(device::Device::Cpu(), ledger, step.programs[0], step.types, rank, optimizer) {}
 
   // f(value, tensor, element): of master and states, 0, 1, 2, and of every parameter.
@@ -92,7 +96,7 @@ class Checkpointing : public ::testing::TestWithParam<const optim::Optimizer*> {
     return folder_ + "/step-00000007";
   }
 
-  const model::ModelSpec spec_;
+  const model::Architecture spec_;
   std::string folder_;
 };
 
@@ -216,9 +220,9 @@ TEST_F(CheckpointOfAdamW, WhatIsMissingIsNamed) {
   Rank sgd(spec_, *optim::Find("sgd"), {}, 0, 0);
   EXPECT_EQ(LoadCheckpoint(path, sgd.state, false).status().message(),
             path +
-                " holds exp_avg, exp_avg_sq, the state of adamw; sgd keeps momentum_buffer; missing: "
-                "momentum_buffer. Resume with the optimizer that saved it, or start a new run from its "
-                "parameters alone: model.weights = \"" +
+                " contains exp_avg, exp_avg_sq, the state of adamw; sgd keeps momentum_buffer; missing: "
+                "momentum_buffer. Resume with the optimizer that saved it, or start a new run from only its "
+                "parameters: model.weights = \"" +
                 path + "\"");
 }
 

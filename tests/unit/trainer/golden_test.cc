@@ -21,8 +21,9 @@
 #include "checkpoint/model_folder.h"
 #include "checkpoint/safetensors.h"
 #include "comm/communicator.h"
+#include "model/architecture.h"
 #include "model/config_json.h"
-#include "model/model_spec.h"
+#include "model/parameters.h"
 #include "parallel/executor.h"
 #include "recipe/recipe.h"
 #include "trainer/checkpointing.h"
@@ -107,7 +108,7 @@ struct Golden {
   }
 
   std::string folder;
-  model::ModelSpec spec;
+  model::Architecture spec;
   TensorFile file;
   std::vector<int32_t> tokens, targets, positions, document;  // [steps, batch, seq_len]
   std::vector<uint8_t> mask;
@@ -124,7 +125,7 @@ class Trainer {
                  .num_micro_batches = num_micro_batches,
                  .recompute = recompute,
                  .setting = {.seq_len = golden.seq_len}},
-        step_(schedule::BuildStep(golden.spec, ledger_, options_)),
+        step_(schedule::BuildStep(schedule::GraphOf(golden.spec, ledger_, options_), ledger_, options_)),
         communicator_(
             OrDie(comm::Communicator::Create(device::Device::Cpu(), nullptr, 0, 1, absl::Seconds(1)))),
         groups_(OrDie(parallel::Groups::Make(*communicator_, ledger_.mesh(), step_))),
@@ -151,29 +152,27 @@ class Trainer {
     return {gradient, gradient + p.numel};
   }
 
-  nn::BoundParameters Bound() const {
+  nn::BoundParameters Bound(int block) const {
     nn::BoundParameters bound;
-    for (const layout::Bucket& bucket : ledger_.buckets()) {
-      for (size_t k = 0; k < bucket.parameters.size(); ++k) {
-        bound[bucket.parameters[k]] = {static_cast<float*>(state_.parameters(bucket.id)) + bucket.offsets[k]};
-      }
+    for (const int parameter : step_.graph->blocks[static_cast<size_t>(block)].parameters) {
+      bound.push_back({static_cast<float*>(state_.parameters(ledger_.bucket_of(parameter))) +
+                       ledger_.offset_of(parameter)});
     }
     return bound;
   }
 
   // Through the blocks one by one, without a step. [rows, vocab]
   at::Tensor Logits(const std::vector<int64_t>& rows) const {
-    const nn::BoundParameters bound = Bound();
-    const nn::RopeTables rope = nn::MakeRopeTables(device::Device::Cpu(), golden_.spec, golden_.seq_len);
+    const nn::RopeTables rope =
+        nn::MakeRopeTables(device::Device::Cpu(), model::AnglesOf(golden_.spec), golden_.seq_len);
     const nn::TokenView view = golden_.View(0, 0);
-    const model::SegmentOptions options{.shape = {golden_.batch, golden_.seq_len}};
+    const auto graph =
+        model::BuildGraph(golden_.spec, ledger_.inventory(), {.shape = {golden_.batch, golden_.seq_len}});
     at::Tensor hidden;
     for (int block = 0;; ++block) {
-      const nn::SegmentRunner runner(device::Device::Cpu(),
-                                     model::BuildSegment(golden_.spec, ledger_.inventory(), block, options),
-                                     &rope, /*threads=*/1);
-      if (block == model::HeadBlock(golden_.spec)) return runner.Logits(bound, hidden, rows);
-      hidden = runner.Forward(bound, hidden, view, nullptr);
+      const nn::SegmentRunner runner(device::Device::Cpu(), graph->segment(block), &rope, /*threads=*/1);
+      if (block + 1 == graph->num_blocks()) return runner.Logits(Bound(block), hidden, rows);
+      hidden = runner.Forward(Bound(block), hidden, view, nullptr);
     }
   }
 
@@ -194,10 +193,13 @@ double Norm(const std::vector<float>& values) {
   return std::sqrt(squares);
 }
 
-// All of it, whatever block is asked for.
+// The trainer outlives the result.
 trainer::ContextReader::ParametersOf WholeModel(const Trainer& trainer) {
-  const auto bound = std::make_shared<nn::BoundParameters>(trainer.Bound());
-  return [bound](int) -> absl::StatusOr<const nn::BoundParameters*> { return bound.get(); };
+  const auto bound = std::make_shared<nn::BoundParameters>();
+  return [&trainer, bound](int block) -> absl::StatusOr<const nn::BoundParameters*> {
+    *bound = trainer.Bound(block);
+    return bound.get();
+  };
 }
 
 class GoldenTest : public testing::TestWithParam<const char*> {
@@ -346,24 +348,25 @@ TEST_P(GoldenTest, AccumulationAndRecomputeChangeNothing) {
 
 TEST(LoadModelFolderTest, WeightsThatTheModelHasNoPlaceForAreAnError) {
   const Golden golden("biased");
-  const auto load = [&](const model::ModelSpec& spec) {
+  const auto load = [&](const model::Architecture& spec) {
     const layout::Ledger ledger(model::Inventory(spec), layout::Mesh{}, 0);
     const schedule::BuildOptions options{.micro_batch = golden.batch, .setting = {.seq_len = golden.seq_len}};
-    parallel::ShardedState state(device::Device::Cpu(), ledger,
-                                 schedule::BuildStep(spec, ledger, options).programs[0],
-                                 options.setting.types, 0, optim::kAdamW);
+    parallel::ShardedState state(
+        device::Device::Cpu(), ledger,
+        schedule::BuildStep(schedule::GraphOf(spec, ledger, options), ledger, options).programs[0],
+        options.setting.types, 0, optim::kAdamW);
     return trainer::LoadModelFolder(golden.folder, state);
   };
   EXPECT_TRUE(load(golden.spec).ok());
-  model::ModelSpec unbiased = golden.spec;
-  unbiased.mlp_bias = false;
+  model::Architecture unbiased = golden.spec;
+  SetEach(unbiased, &model::Mlp::bias, false);
   const absl::Status status = load(unbiased);
   EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData);
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("mlp.down_proj.bias"));
   // A tied model has no place for a head of its own.
-  model::ModelSpec tied = golden.spec;
+  model::Architecture tied = golden.spec;
   tied.tie_embeddings = true;
-  EXPECT_THAT(std::string(load(tied).message()), testing::HasSubstr("lm_head.weight is another matrix"));
+  EXPECT_THAT(std::string(load(tied).message()), testing::HasSubstr("lm_head.weight differs from"));
 }
 
 // IEEE 754 half precision, by its definition, of a finite value.
@@ -381,8 +384,8 @@ TEST(LoadModelFolderTest, F16WeightsHaveTheirValuesAsFloats) {
     const auto bits = static_cast<uint16_t>(i);
     return (bits >> 10 & 31) == 31 ? static_cast<uint16_t>(bits & ~(1 << 14)) : bits;
   };
-  const model::ModelSpec spec = {
-      .layers = 1, .hidden = 32, .ffn = 8, .heads = 1, .kv_heads = 1, .head_dim = 32, .vocab = 2048};
+  const model::Architecture spec = model::LlamaOf(
+      {.layers = 1, .hidden = 32, .ffn = 8, .heads = 1, .kv_heads = 1, .head_dim = 32, .vocab = 2048});
   const std::string folder = absl::StrCat(testing::TempDir(), "trainctl_f16_", ::getpid());
   std::vector<checkpoint::ModelTensorSpec> tensors;
   for (const model::Parameter& parameter : model::Inventory(spec))
@@ -397,9 +400,10 @@ TEST(LoadModelFolderTest, F16WeightsHaveTheirValuesAsFloats) {
   OrDie(checkpoint::WriteModelFolder(folder, tensors, count_up, int64_t{1} << 30));
   const layout::Ledger ledger(model::Inventory(spec), layout::Mesh{}, 0);
   const schedule::BuildOptions options{.micro_batch = 1, .setting = {.seq_len = 4}};
-  parallel::ShardedState state(device::Device::Cpu(), ledger,
-                               schedule::BuildStep(spec, ledger, options).programs[0], options.setting.types,
-                               0, optim::kAdamW);
+  parallel::ShardedState state(
+      device::Device::Cpu(), ledger,
+      schedule::BuildStep(schedule::GraphOf(spec, ledger, options), ledger, options).programs[0],
+      options.setting.types, 0, optim::kAdamW);
   OrDie(trainer::LoadModelFolder(folder, state));
   int64_t wrong = 0;
   for (const layout::HeldBox& held : ledger.BoxesHeld(0)) {

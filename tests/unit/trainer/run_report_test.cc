@@ -8,6 +8,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "model/presets.h"
 #include "planner/make_plan.h"
 #include "recipe/load.h"
 

@@ -2,8 +2,10 @@
 
 #include "trainer/run_worker.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -88,7 +90,10 @@ class CountingClock : public Clock {
 
 class Control : public ControlChannel {
  public:
-  Directive Poll() override { return directive; }
+  Directive Poll() override {
+    if (on_poll) on_poll();
+    return directive;
+  }
   void Report(const Progress& progress) override {
     if (on_report) on_report(progress);
   }
@@ -98,6 +103,7 @@ class Control : public ControlChannel {
   }
 
   Directive directive;
+  std::function<void()> on_poll;
   std::function<void(const Progress&)> on_report;
   std::function<void()> on_fail;
   std::vector<Failure> failures;
@@ -313,6 +319,61 @@ TEST_F(RunWorkerTest, ARunThatFailsInAnEvaluationHasSavedItsStep) {
   EXPECT_THAT(phases, Not(::testing::Contains("evaluate")));
 }
 
+// No save is due. The file changes between two batches of the evaluation after step 2, with and without a new
+// stamp.
+TEST_F(RunWorkerTest, DataThatCannotBeReadInAnEvaluationEndsTheRunAfterASave) {
+  const std::string path = folder_ + "/e.bin";
+  auto writer = data::IndexedWriter::Create(folder_ + "/e", data::TokenType::kU16);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  ASSERT_TRUE((*writer)->Append(std::vector<int32_t>(1000, 7)).ok());
+  (*writer)->EndDocument();
+  ASSERT_TRUE((*writer)->Finish().ok());
+  const std::string good = *ReadFile(path);
+  struct stat stamp;
+  ASSERT_EQ(::stat(path.c_str(), &stamp), 0);
+  const struct timespec times[2] = {stamp.st_atim, stamp.st_mtim};
+  const auto write_tokens = [&](const std::string& bytes, bool keeps_stamp) {
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    ASSERT_GE(fd, 0);
+    EXPECT_EQ(::pwrite(fd, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+    if (keeps_stamp) {
+      EXPECT_EQ(::futimens(fd, times), 0);
+    }
+    ::close(fd);
+  };
+  const std::vector<std::string> sets = {EvaluationOf("e.bin"), "train.eval_every=2", "train.eval_batches=9",
+                                         "train.steps=4"};
+  ASSERT_TRUE(Run(sets).ok());
+  const std::string undisturbed = *ReadFile(folder_ + "/metrics.jsonl");
+  for (const char* async : {"false", "true"}) {
+    for (const bool keeps_stamp : {true, false}) {
+      ASSERT_TRUE(RemoveAll(folder_ + "/checkpoints").ok());
+      bool evaluates = false;
+      control_.on_report = [&](const Progress& progress) {
+        evaluates = progress.phase == "evaluate" && progress.step == 2;
+      };
+      control_.on_poll = [&] {
+        if (evaluates) write_tokens(std::string(good.size(), '\xff'), keeps_stamp);
+      };
+      std::vector<std::string> all = sets;
+      all.push_back(absl::StrCat("checkpoint.async=", async));
+      const absl::Status status = Run(all).status();
+      EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData) << status;
+      EXPECT_THAT(std::string(status.message()),
+                  keeps_stamp ? AllOf(HasSubstr("token 65535 is outside the vocabulary of 257"),
+                                      HasSubstr("the last checkpoint, at step 2, is valid"))
+                              : AllOf(HasSubstr("e.bin changed while the run was reading it"),
+                                      HasSubstr("step 2 is saved")));
+      EXPECT_TRUE(Saved(2));
+      control_.on_poll = {};
+      control_.on_report = {};
+      write_tokens(good, /*keeps_stamp=*/true);
+      ASSERT_TRUE(Run(all).ok());
+      EXPECT_EQ(*ReadFile(folder_ + "/metrics.jsonl"), undisturbed);
+    }
+  }
+}
+
 // Bytes without an end of text: nothing but prompts.
 TEST_F(RunWorkerTest, AStepWithoutACountedTargetChangesNoWeightAndHasNoLoss) {
   WritePrompts();
@@ -328,15 +389,16 @@ TEST_F(RunWorkerTest, AStepWithoutACountedTargetChangesNoWeightAndHasNoLoss) {
   const auto outcome = Run(sets);
   const std::string out = ::testing::internal::GetCapturedStdout();
   ASSERT_TRUE(outcome.ok()) << outcome.status();
-  EXPECT_THAT(out, AllOf(HasSubstr("warning: step 1: no target of this step's batch counts in the loss: data "
-                                   "without completions, or prompts that fill data.seq_len"),
-                         HasSubstr("no target of the evaluation set 'e' counts"),
+  EXPECT_THAT(out, AllOf(HasSubstr("warning: step 1: none of the targets in this step's batch count toward "
+                                   "the loss: the data has no completions, or prompts fill data.seq_len"),
+                         HasSubstr("evaluation set 'e' has no loss, because none of its targets count"),
                          HasSubstr("3 of 3 steps made no update")));
   EXPECT_TRUE(*ReadFile(Checkpoint(1) + "/rank-00000.safetensors") ==
               *ReadFile(Checkpoint(3) + "/rank-00000.safetensors"));
   const std::vector<Json> lines = Metrics();
   ASSERT_EQ(lines.size(), 4u);
   EXPECT_TRUE(lines.front()["eval"]["e"].is_null()) << lines.front();
+  for (const char* name : {"loss", "grad_norm", "lr"}) EXPECT_TRUE(lines.front()[name].is_null()) << name;
   EXPECT_TRUE(lines.back()["loss"].is_null() && lines.back()["eval"]["e"].is_null()) << lines.back();
   EXPECT_FALSE(lines.back().contains("skipped"));
 
@@ -346,7 +408,7 @@ TEST_F(RunWorkerTest, AStepWithoutACountedTargetChangesNoWeightAndHasNoLoss) {
   const absl::Status status = Run(longer).status();
   EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData) << status;
   EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("10 steps in a row (1 to 10)"), HasSubstr("prompts that fill data.seq_len")));
+              AllOf(HasSubstr("10 consecutive steps (1 to 10)"), HasSubstr("prompts fill data.seq_len")));
   EXPECT_EQ(Metrics().back()["step"], 10);
 }
 
@@ -381,10 +443,10 @@ TEST_F(RunWorkerTest, UpdatesThatAreSkippedAreCountedAndTenInARowEndTheRun) {
   EXPECT_THAT(out, HasSubstr(absl::StrCat("12 of ", first_bad + 11, " updates were skipped")));
   run(1000, &status);
   EXPECT_EQ(ExitCodeFor(status), ExitCode::kCheckFailed) << status;
-  EXPECT_THAT(
-      std::string(status.message()),
-      AllOf(HasSubstr(absl::StrCat("10 updates in a row were skipped (22 of ", first_bad + 21, " in all)")),
-            HasSubstr("has the same weights")));
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr(absl::StrCat("10 consecutive updates were skipped (22 of ", first_bad + 21,
+                                           " in total)")),
+                    HasSubstr("has the same weights")));
   EXPECT_EQ(Metrics().back()["step"], first_bad + 21);
   EXPECT_EQ(Metrics().back()["skipped"], true);
   EXPECT_FALSE(Saved(first_bad + 21));
@@ -424,6 +486,9 @@ TEST_F(RunWorkerTest, ARunThatHadACheckpointDoesNotBeginAnew) {
   ASSERT_TRUE(RemoveAll(folder_ + "/checkpoints").ok());
   const auto outcome = Run({"train.steps=5"});
   EXPECT_EQ(ExitCodeFor(outcome.status()), ExitCode::kBadData) << outcome.status();
+  ASSERT_EQ(control_.failures.size(), 1u) << "the launcher gets the cause, not only an exit code";
+  EXPECT_THAT(control_.failures[0].message, HasSubstr("a checkpoint was recorded"));
+  EXPECT_EQ(control_.failures[0].exit_code, static_cast<int>(ExitCode::kBadData));
   EXPECT_EQ(*ReadFile(folder_ + "/metrics.jsonl"), metrics);
   ASSERT_TRUE(MakeDirs(Checkpoint(2)).ok());
   EXPECT_THAT(std::string(Run({"train.steps=5"}).status().message()), HasSubstr("--from-scratch"));
@@ -469,9 +534,10 @@ TEST_F(RunWorkerTest, DataThatIsOverwrittenEndsTheRunAfterASave) {
     };
     const auto outcome = Run({"checkpoint.every_steps=2", "checkpoint.keep=1", "train.steps=9"});
     EXPECT_EQ(ExitCodeFor(outcome.status()), ExitCode::kBadData) << outcome.status();
-    EXPECT_THAT(std::string(outcome.status().message()),
-                AllOf(HasSubstr("text.txt has changed while the run read it"),
-                      HasSubstr("step 4 is saved, and the steps from 3 on may have read the changed bytes")));
+    EXPECT_THAT(
+        std::string(outcome.status().message()),
+        AllOf(HasSubstr("text.txt changed while the run was reading it"),
+              HasSubstr("step 4 is saved, and the steps from 3 onward may have read the changed bytes")));
     EXPECT_TRUE(Saved(2)) << "the last checkpoint that cannot have read them is kept";
     EXPECT_TRUE(Saved(4));
     EXPECT_FALSE(Saved(6));
@@ -499,8 +565,8 @@ TEST_F(RunWorkerTest, DataThatCannotBeReadEndsTheRunAfterASave) {
              absl::StrCat("data.train=[{files=['", folder_, "/d.bin']}]")});
     EXPECT_EQ(ExitCodeFor(outcome.status()), ExitCode::kBadData) << outcome.status();
     EXPECT_THAT(std::string(outcome.status().message()),
-                AllOf(HasSubstr("token 300 is not within the vocabulary of 257"),
-                      HasSubstr("the last checkpoint, of step 3, is good")));
+                AllOf(HasSubstr("token 300 is outside the vocabulary of 257"),
+                      HasSubstr("the last checkpoint, at step 3, is valid")));
     EXPECT_TRUE(Saved(3));
   }
 }

@@ -3,13 +3,14 @@
 #include <gtest/gtest.h>
 
 #include "base/counter_rng.h"
+#include "model/presets.h"
 #include "schedule/layout_step.h"
 
 namespace trainctl::verify {
 namespace {
 
 // The small layout is one that the small model allows, and keeps what the large one had.
-void Check(const model::ModelSpec& spec, const layout::Layout& layout) {
+void Check(const model::Architecture& spec, const layout::Layout& layout) {
   SCOPED_TRACE(layout.ToString());
   const absl::StatusOr<SmallRun> small = Shrink(spec, layout, 4096);
   ASSERT_TRUE(small.ok()) << small.status();
@@ -23,10 +24,12 @@ void Check(const model::ModelSpec& spec, const layout::Layout& layout) {
     }
   }
   EXPECT_EQ(small->spec.tie_embeddings, spec.tie_embeddings);
-  EXPECT_EQ(small->spec.qkv_bias, spec.qkv_bias);
+  const model::Attention& a = AttentionOf(spec);
+  const model::Attention& b = AttentionOf(small->spec);
+  EXPECT_EQ(b.qkv_bias, a.qkv_bias);
   EXPECT_EQ(small->spec.vocab % mesh.tp != 0, spec.vocab % before.tp != 0);
-  EXPECT_EQ(small->spec.kv_heads < small->spec.heads, spec.kv_heads < spec.heads);
-  EXPECT_EQ(small->spec.kv_heads < mesh.tp, spec.kv_heads < before.tp);
+  EXPECT_EQ(b.kv_heads < b.heads, a.kv_heads < a.heads);
+  EXPECT_EQ(b.kv_heads < mesh.tp, a.kv_heads < before.tp);
   EXPECT_EQ(small->layout.num_micro_batches > 1, layout.num_micro_batches > 1);
   EXPECT_TRUE(model::CheckTrainable(small->spec).ok()) << model::CheckTrainable(small->spec);
   layout::Request request;
@@ -49,11 +52,11 @@ void Check(const model::ModelSpec& spec, const layout::Layout& layout) {
 }
 
 TEST(Shrink, KeepsWhatALayoutNeeds) {
-  model::ModelSpec spec = *model::Preset("llama3.1-8b");
+  model::Architecture spec = *model::Preset("llama3.1-8b");
   Check(spec, {.num_micro_batches = 8});
   Check(spec, {.mesh = {.dp_replicate = 4, .dp_shard = 8, .tp = 8}, .zero_stage = 3, .micro_batch = 4});
   Check(spec, {.mesh = {.dp_shard = 2, .tp = 16}, .zero_stage = 1, .num_micro_batches = 16});
-  spec.vocab += 3, spec.tie_embeddings = true, spec.qkv_bias = true;
+  spec.vocab += 3, spec.tie_embeddings = true, SetEach(spec, &model::Attention::qkv_bias, true);
   for (int kind = 0; kind < schedule::kNumPipelineKinds; ++kind) {
     const auto order = static_cast<schedule::PipelineKind>(kind);
     for (const int64_t pp : {2, 4, 8}) {
@@ -62,7 +65,7 @@ TEST(Shrink, KeepsWhatALayoutNeeds) {
       layout.pipeline = {.order = std::string(schedule::PipelineKindName(order)),
                          .virtual_stages = schedule::LimitsOf(order).min_virtual_stages};
       layout.pipeline.stage_layers =
-          layout::EvenStageLayers(spec.layers, pp * layout.pipeline.virtual_stages);
+          layout::EvenStageLayers(NumLayers(spec), pp * layout.pipeline.virtual_stages);
       if (schedule::CheckPipelineLayout(layout).ok()) Check(spec, layout);
     }
   }

@@ -1,0 +1,110 @@
+#include "apps/worker/inference_model.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/files.h"
+#include "base/folder_entries.h"
+#include "base/status.h"
+#include "data/source_kind.h"
+#include "recipe/load.h"
+#include "recipe/model_folder.h"
+#include "recipe/recipe_json.h"
+#include "tokenizer/other_files.h"
+#include "tokenizer/tokenizer.h"
+
+namespace trainctl {
+namespace {
+
+constexpr int64_t kNumBytes = 256;
+
+// Replaces the recipe's evaluation sets with all of `request.data`.
+absl::Status EvaluateOnly(const InferenceRequest& request, recipe::Recipe& recipe) {
+  recipe::DataSource source = recipe.data.train.empty() ? recipe::DataSource{} : recipe.data.train.front();
+  source.name = request.data;
+  source.files = {request.data};
+  source.kind = "auto";
+  source.weight.reset();
+  source.holdout = 0;
+  if (!request.text_field.empty()) source.text_field = request.text_field;
+  if (!request.prompt_field.empty()) source.prompt_field = request.prompt_field;
+  const absl::StatusOr<data::SourceKind> kind = data::KindOfFile(source, request.data);
+  if (!kind.ok() || !data::HasRows(*kind)) {
+    if (!request.text_field.empty() || !request.prompt_field.empty()) {
+      return UsageError(
+          absl::StrCat("--text-field and --prompt-field apply only to JSONL and Parquet, which ",
+                       request.data, " is not"));
+    }
+    source.prompt_field.clear();
+  }
+  for (recipe::DataSource& train : recipe.data.train) train.holdout = 0;
+  recipe.data.eval = {std::move(source)};
+  recipe.train.eval_batches = int64_t{1} << 40;
+  return absl::OkStatus();
+}
+
+absl::Status SetLength(int64_t seq_len, recipe::Recipe& recipe) {
+  const int64_t most = recipe.model.spec.max_position;
+  if (seq_len > most) {
+    return UsageError(absl::StrCat("--seq-len ", seq_len, " is above the ", most,
+                                   " tokens that the model supports (max_position_embeddings)"));
+  }
+  recipe.data.seq_len = seq_len;
+  return absl::OkStatus();
+}
+
+bool ReadsTokens(const recipe::Recipe& recipe) {
+  if (recipe.data.eval.empty()) return false;
+  const recipe::DataSource& source = recipe.data.eval.front();
+  const absl::StatusOr<data::SourceKind> kind = data::KindOfFile(source, source.files.front());
+  return kind.ok() && *kind == data::SourceKind::kIndexed;
+}
+
+// Without a readable tokenizer, the model reads bytes, as with model.weights = "from". A tokenizer of another
+// format is an error.
+absl::Status CheckTokenizer(const std::string& folder, InferenceModel& model) {
+  if (model.recipe.data.tokenizer != "byte" || ReadsTokens(model.recipe)) return absl::OkStatus();
+  if (!tokenizer::DescribeOthersIn(FolderEntries(folder), folder).empty()) {
+    return tokenizer::Tokenizer::FindFile(folder).status();
+  }
+  const int64_t vocab = model.recipe.model.spec.vocab;
+  if (vocab < kNumBytes) {
+    return BadDataError(
+        absl::StrCat(folder, " has neither tokenizer.json nor tokenizer.model, and its vocabulary of ", vocab,
+                     " tokens is too small for byte tokens; add the model's tokenizer"));
+  }
+  model.notes.push_back(absl::StrCat(
+      folder,
+      " has neither tokenizer.json nor tokenizer.model, so each byte of a text is treated as a token"));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<InferenceModel> OpenModel(const InferenceRequest& request) {
+  InferenceModel model;
+  if (!request.folder.empty()) {
+    TRAINCTL_ASSIGN_OR_RETURN(model.recipe, recipe::RecipeOfFolder(request.folder, recipe::RealAccess()));
+    model.files_path = request.folder;
+    return model;
+  }
+  TRAINCTL_ASSIGN_OR_RETURN(const run::RunFolder run, run::RunFolder::Open(request.run_dir));
+  TRAINCTL_ASSIGN_OR_RETURN(model.recipe, ReadStoredRecipe(run));
+  model.files_path = run.model_files_path();
+  return model;
+}
+
+}  // namespace
+
+absl::StatusOr<InferenceModel> OpenInferenceModel(const InferenceRequest& request) {
+  TRAINCTL_ASSIGN_OR_RETURN(InferenceModel model, OpenModel(request));
+  if (!request.data.empty()) TRAINCTL_RETURN_IF_ERROR(EvaluateOnly(request, model.recipe));
+  if (request.seq_len > 0) TRAINCTL_RETURN_IF_ERROR(SetLength(request.seq_len, model.recipe));
+  if (!request.folder.empty()) TRAINCTL_RETURN_IF_ERROR(CheckTokenizer(request.folder, model));
+  return model;
+}
+
+absl::StatusOr<recipe::Recipe> ReadStoredRecipe(const run::RunFolder& folder) {
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(folder.recipe_path()));
+  return recipe::RecipeFromJson(text, folder.recipe_path());
+}
+
+}  // namespace trainctl

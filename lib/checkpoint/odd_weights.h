@@ -1,0 +1,39 @@
+// Collects loaded weights that are finite, but hardly those of a trained model. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "checkpoint/model_folder.h"
+
+namespace trainctl::checkpoint {
+
+// Weights of trained models rarely exceed a few hundred.
+inline constexpr float kHugeWeight = 1e4F;
+
+class OddWeights {
+ public:
+  // `values` are the tensor's elements from element `begin` on.
+  void See(const ModelTensor& tensor, int64_t begin, absl::Span<const float> values);
+
+  // One text for each tensor with huge values, for example "lm_head.weight: row 511 contains 1e+30". Lists up
+  // to five tensors, then their number.
+  std::vector<std::string> HugeValues() const;
+  // Whether any value that was seen of a tensor differs from 0.
+  bool HasNonZero(const std::string& tensor) const { return nonzero_.contains(tensor); }
+
+ private:
+  struct Huge {
+    int64_t row = 0;
+    float value = 0;
+    int64_t count = 0;  // number of huge values
+  };
+  std::map<std::string, Huge> huge_;  // keyed by tensor; holds the first huge value
+  std::set<std::string> nonzero_;     // tensors with a value that is not 0
+};
+
+}  // namespace trainctl::checkpoint

@@ -1,0 +1,14 @@
+// Finds prompts in JSONL files that are not read because a source does not set prompt_field. Thread-safe.
+#pragma once
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace trainctl::data {
+
+// Returns a sentence if the first line of the JSONL file has a field other than `text_field` that usually
+// holds a prompt, such as "prompt" or "question". Empty if there is none, or if the file cannot be read.
+std::string FormatUnusedPrompt(const std::string& file, absl::string_view text_field);
+
+}  // namespace trainctl::data

@@ -1,0 +1,301 @@
+#include "model/architecture.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status.h"
+#include "model/parameter_names.h"
+#include "model/parameters.h"
+
+namespace trainctl::model {
+namespace {
+
+// Limits that keep every product of sizes below 2^62, and an inventory below some hundred thousand entries.
+// The largest published model uses less than a tenth of each.
+struct Size {
+  const char* name;
+  int64_t value;
+  int64_t least;
+  int64_t most;
+};
+
+constexpr int64_t kMostLayers = 1 << 14;
+constexpr int64_t kMostColumns = 1 << 20;
+constexpr int64_t kMostInner = 1 << 22;
+constexpr int64_t kMostRows = 1 << 26;  // of a table of positions
+constexpr int64_t kMostHeadDim = 1 << 12;
+constexpr double kMostParameters = 1e18;
+
+absl::Status CheckSize(const Size& size) {
+  if (size.value >= size.least && size.value <= size.most) return absl::OkStatus();
+  return UsageError(absl::StrCat("model.", size.name, " = ", size.value, " is out of range: ", size.least,
+                                 " to ", size.most));
+}
+
+absl::Status ValidateSizes(const Architecture& spec, const Layer& layer) {
+  const Attention& attention = layer.attention;
+  const LatentAttention latent = attention.latent.value_or(LatentAttention{});
+  const Experts experts = layer.experts.value_or(Experts{});
+  const int64_t least = layer.experts.has_value() ? 1 : 0;
+  const Size sizes[] = {
+      {"layers", NumLayers(spec), 1, kMostLayers},
+      {"hidden", spec.hidden, 1, kMostColumns},
+      {"heads", attention.heads, 1, 1 << 14},
+      {"kv_heads", attention.kv_heads, 1, 1 << 14},
+      {"head_dim", attention.head_dim, 1, kMostHeadDim},
+      {"ffn", layer.mlp.ffn, 1 - least, kMostInner},
+      {"vocab", spec.vocab, 1, 1 << 24},
+      {"max_position", spec.max_position, 1, int64_t{1} << 31},
+      {"learned_positions", spec.learned_positions, 0, kMostRows},
+      {"sliding_window", attention.window, 0, int64_t{1} << 40},
+      {"mtp_layers", spec.mtp_layers, 0, kMostLayers},
+      {"latent.query_rank", latent.query_rank, 0, kMostColumns},
+      {"latent.key_value_rank", latent.key_value_rank, 0, kMostColumns},
+      {"latent.nope_dim", latent.nope_dim, 0, kMostHeadDim},
+      {"latent.rope_dim", latent.rope_dim, 0, kMostHeadDim},
+      {"latent.value_dim", latent.value_dim, 0, kMostHeadDim},
+      {"experts.num_experts", experts.num_experts, least, 1 << 16},
+      {"experts.ffn", experts.ffn, least, kMostColumns},
+      {"experts.shared_ffn", experts.shared_ffn, 0, kMostInner},
+  };
+  for (const Size& size : sizes) TRAINCTL_RETURN_IF_ERROR(CheckSize(size));
+  return absl::OkStatus();
+}
+
+absl::Status ValidateExperts(const Experts& experts) {
+  if (experts.top_k >= 1 && experts.top_k <= experts.num_experts) return absl::OkStatus();
+  return UsageError(absl::StrCat("a token visits ", experts.top_k, " of ", experts.num_experts, " experts"));
+}
+
+absl::Status ValidateLayer(const Layer& layer) {
+  const Attention& attention = layer.attention;
+  if (attention.heads % attention.kv_heads != 0) {
+    return UsageError(absl::StrCat("model.heads = ", attention.heads,
+                                   " is not a multiple of model.kv_heads = ", attention.kv_heads,
+                                   ": every key-value head serves the same number of query heads"));
+  }
+  if (attention.heads * attention.head_dim > (1 << 20)) {
+    return UsageError(absl::StrCat("model.heads * model.head_dim = ", attention.heads * attention.head_dim,
+                                   " is out of range: at most ", 1 << 20));
+  }
+  return layer.experts.has_value() ? ValidateExperts(*layer.experts) : absl::OkStatus();
+}
+
+absl::Status ValidateRopeScaling(const RopeScaling& scaling) {
+  if (!std::isfinite(scaling.factor) || scaling.factor < 1.0) {
+    return UsageError(
+        absl::StrCat("model.rope_scaling.factor = ", scaling.factor, " must be a number of at least 1"));
+  }
+  // The blend between the two bands divides by their difference.
+  if (!std::isfinite(scaling.low_freq_factor) || !std::isfinite(scaling.high_freq_factor) ||
+      scaling.low_freq_factor <= 0 || scaling.high_freq_factor <= scaling.low_freq_factor) {
+    return UsageError(absl::StrCat("model.rope_scaling needs 0 < low_freq_factor < high_freq_factor, not ",
+                                   scaling.low_freq_factor, " and ", scaling.high_freq_factor));
+  }
+  if (scaling.original_max_position < 1) {
+    return UsageError(absl::StrCat(
+        "model.rope_scaling.original_max_position = ", scaling.original_max_position, " must be at least 1"));
+  }
+  return absl::OkStatus();
+}
+
+// Replaces the layers one by one. Kinds are in the order in which layers first have them.
+void SetLayers(Architecture& spec, const std::vector<Layer>& layers) {
+  spec.kinds.clear();
+  spec.layers.clear();
+  for (const Layer& layer : layers) {
+    const auto known = std::find(spec.kinds.begin(), spec.kinds.end(), layer);
+    spec.layers.push_back(static_cast<int>(known - spec.kinds.begin()));
+    if (known == spec.kinds.end()) spec.kinds.push_back(layer);
+  }
+}
+
+// Changes each layer by its index. Without layers the first kind is changed as the first layer.
+template <typename Change>
+void ChangeLayers(Architecture& spec, const Change& change) {
+  if (spec.layers.empty()) return change(spec.kinds[0], 0);
+  std::vector<Layer> layers;
+  for (int64_t i = 0; i < NumLayers(spec); ++i) change(layers.emplace_back(LayerAt(spec, i)), i);
+  SetLayers(spec, layers);
+}
+
+// The period with which the end of a list repeats: the one for which the part that does not repeat and one
+// period together are shortest.
+size_t PeriodOf(const std::vector<int>& list) {
+  size_t best = 1, best_length = list.size() + 1;
+  for (size_t period = 1; period < best_length; ++period) {
+    size_t begin = list.size() - period;
+    while (begin > 0 && list[begin - 1] == list[begin - 1 + period]) --begin;
+    if (begin + period < best_length) {
+      best = period;
+      best_length = begin + period;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+Architecture LlamaOf(const LlamaSizes& sizes) {
+  Architecture spec;
+  spec.hidden = sizes.hidden;
+  spec.vocab = sizes.vocab;
+  spec.max_position = sizes.max_position;
+  spec.kinds = {{.attention = {.heads = sizes.heads, .kv_heads = sizes.kv_heads, .head_dim = sizes.head_dim},
+                 .mlp = {.ffn = sizes.ffn}}};
+  SetNumLayers(spec, sizes.layers);
+  return spec;
+}
+
+void SetNumLayers(Architecture& spec, int64_t count) {
+  const auto size = static_cast<size_t>(std::clamp<int64_t>(count, 0, kMostLayers + 1));
+  if (spec.layers.empty()) return spec.layers.assign(size, 0);
+  const size_t period = PeriodOf(spec.layers);
+  spec.layers.reserve(size);
+  while (spec.layers.size() < size) spec.layers.push_back(spec.layers[spec.layers.size() - period]);
+  spec.layers.resize(size);
+}
+
+absl::Status CheckNumLayers(int64_t count) { return CheckSize({"layers", count, 1, kMostLayers}); }
+
+void RepeatLayer(Architecture& spec, int64_t layer, int64_t count) {
+  spec.layers.assign(static_cast<size_t>(count), spec.layers[static_cast<size_t>(layer)]);
+}
+
+bool HasAllLinearBiases(const Architecture& spec) {
+  return AttentionOf(spec).qkv_bias && AttentionOf(spec).out_bias && MlpOf(spec).bias;
+}
+
+void SetAllLinearBiases(Architecture& spec, bool value) {
+  SetEach(spec, &Attention::qkv_bias, value);
+  SetEach(spec, &Attention::out_bias, value);
+  SetEach(spec, &Mlp::bias, value);
+}
+
+const Experts* FindExperts(const Architecture& spec) {
+  for (const Layer& kind : spec.kinds) {
+    if (kind.experts.has_value()) return &*kind.experts;
+  }
+  return nullptr;
+}
+
+int64_t NumDenseLayers(const Architecture& spec) {
+  int64_t count = 0;
+  while (count < NumLayers(spec) && !HasExperts(spec, count)) ++count;
+  return count;
+}
+
+void SetExperts(Architecture& spec, const std::optional<Experts>& experts, int64_t dense_layers) {
+  ChangeLayers(spec,
+               [&](Layer& layer, int64_t i) { layer.experts = i >= dense_layers ? experts : std::nullopt; });
+}
+
+int64_t WindowOf(const Architecture& spec) {
+  for (const Layer& kind : spec.kinds) {
+    if (kind.attention.window > 0) return kind.attention.window;
+  }
+  return 0;
+}
+
+double WindowShare(const Architecture& spec) {
+  const auto count = std::count_if(spec.layers.begin(), spec.layers.end(), [&](int kind) {
+    return spec.kinds[static_cast<size_t>(kind)].attention.window > 0;
+  });
+  return static_cast<double>(count) / static_cast<double>(spec.layers.size());
+}
+
+void SetWindow(Architecture& spec, int64_t window, int64_t period) {
+  ChangeLayers(spec, [&](Layer& layer, int64_t i) {
+    layer.attention.window = period > 0 && (i + 1) % period == 0 ? 0 : window;
+  });
+}
+
+void SetWindows(Architecture& spec, int64_t window, const std::vector<bool>& has_window) {
+  TRAINCTL_CHECK(static_cast<int64_t>(has_window.size()) == NumLayers(spec));
+  if (has_window.empty()) return;  // config.json does not state a valid number of layers
+  ChangeLayers(spec, [&](Layer& layer, int64_t i) {
+    layer.attention.window = has_window[static_cast<size_t>(i)] ? window : 0;
+  });
+}
+
+absl::Status Validate(const Architecture& spec) {
+  for (const Layer& kind : spec.kinds) TRAINCTL_RETURN_IF_ERROR(ValidateSizes(spec, kind));
+  for (const Layer& kind : spec.kinds) TRAINCTL_RETURN_IF_ERROR(ValidateLayer(kind));
+  if (!std::isfinite(spec.norm.eps) || spec.norm.eps <= 0) {
+    return UsageError(absl::StrCat("model.norm_eps = ", spec.norm.eps, " must be a positive number"));
+  }
+  if (!std::isfinite(spec.rope.theta) || spec.rope.theta <= 0) {
+    return UsageError(absl::StrCat("model.rope_theta = ", spec.rope.theta, " must be a positive number"));
+  }
+  if (!std::isfinite(spec.init_std) || spec.init_std < 0) {
+    return UsageError(absl::StrCat("model.init_std = ", spec.init_std, " must be a number of at least 0"));
+  }
+  if (spec.rope.scaling.has_value()) TRAINCTL_RETURN_IF_ERROR(ValidateRopeScaling(*spec.rope.scaling));
+  double most = 0;
+  for (const Layer& kind : spec.kinds)
+    most = std::max(most, static_cast<double>(ParametersOf(spec, kind).total()));
+  if (most * static_cast<double>(NumLayers(spec)) > kMostParameters)
+    return UsageError(absl::StrCat("the model has more than ", kMostParameters, " parameters"));
+  return absl::OkStatus();
+}
+
+std::vector<std::string> WhyNotTrainable(const Architecture& spec) {
+  std::vector<std::string> reasons;
+  if (FindParameterNames(spec.family) == nullptr) {
+    reasons.push_back(absl::StrCat("model.family = \"", spec.family, "\" (model_type), where only \"",
+                                   absl::StrJoin(NamedFamilies(), "\" and \""), "\" is known"));
+  }
+  const auto any = [&](auto has) { return std::any_of(spec.kinds.begin(), spec.kinds.end(), has); };
+  const std::pair<bool, const char*> features[] = {
+      {any([](const Layer& layer) { return layer.experts.has_value(); }),
+       "routed experts (num_experts, num_local_experts or n_routed_experts)"},
+      {any([](const Layer& layer) { return layer.attention.latent.has_value(); }),
+       "multi-head latent attention (kv_lora_rank)"},
+      {spec.mtp_layers > 0, "layers that predict further tokens (num_nextn_predict_layers)"},
+      {any([](const Layer& layer) { return !layer.mlp.gated; }), "an MLP without a gate"},
+      {any([](const Layer& layer) { return layer.mlp.clamped; }), "a clamped gate (swiglu_limit)"},
+      {spec.norm.kind == NormKind::kLayer, "LayerNorm"},
+      {any([](const Layer& layer) { return layer.attention.qk_norm != QkNorm::kNone; }),
+       "norms of queries and keys"},
+      {any([](const Layer& layer) { return layer.norms == NormPlaces::kBeforeAndAfter; }),
+       "norms after attention and MLP"},
+      {spec.dropout, "dropout"},
+      {spec.learned_positions > 0, "learned positions"},
+      {spec.rope.yarn, "YaRN positions (rope_scaling)"},
+      {WindowOf(spec) > 0, "a sliding window (sliding_window)"},
+  };
+  for (const auto& [has, feature] : features) {
+    if (has) reasons.emplace_back(feature);
+  }
+  return reasons;
+}
+
+absl::Status CheckTrainable(const Architecture& spec) {
+  TRAINCTL_RETURN_IF_ERROR(Validate(spec));
+  if (const std::vector<std::string> reasons = WhyNotTrainable(spec); !reasons.empty()) {
+    return UsageError(absl::StrCat("this version cannot train the model: ", absl::StrJoin(reasons, "; ")));
+  }
+  const Attention& attention = AttentionOf(spec);
+  if (attention.head_dim % 2 != 0) {
+    return UsageError(absl::StrCat("model.head_dim = ", attention.head_dim,
+                                   " is odd: rotary positions turn pairs of elements"));
+  }
+  // Only what a Hugging Face folder can express: Llama has one switch for all four attention biases, Qwen2
+  // has biases on q, k, v alone.
+  if (attention.out_bias && !attention.qkv_bias) {
+    return UsageError(
+        "model.attention_out_bias = true needs model.qkv_bias = true: no Hugging Face architecture of this "
+        "family has a bias on the attention output alone");
+  }
+  if (attention.qkv_bias && !attention.out_bias && MlpOf(spec).bias) {
+    return UsageError(
+        "model.qkv_bias with model.mlp_bias needs model.attention_out_bias = true as well: no Hugging Face "
+        "architecture of this family has the first two alone");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace trainctl::model

@@ -1,0 +1,289 @@
+// The graph of a Llama-like model: which operators a block consists of, and their sizes.
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "model/graph.h"
+#include "model/parameter_names.h"
+#include "model/peepholes.h"
+
+namespace trainctl::model {
+namespace {
+
+class BlockBuilder {
+ public:
+  BlockBuilder(const Architecture& spec, const Layer& layer, const std::vector<Parameter>& inventory,
+               const SegmentOptions& options)
+      : spec_(spec),
+        attention_(layer.attention),
+        mlp_(layer.mlp),
+        names_(*FindParameterNames(spec.family)),
+        inventory_(inventory) {
+    segment_.shape = options.shape;
+    segment_.dtype = options.dtype;
+    segment_.threads = options.threads;
+    segment_.on_device = options.on_device;
+    segment_.tensor = options.tensor;
+    border_rows_ = options.border_rows();
+    forms_again_ = options.forms_again;
+    forms_attention_again_ = options.forms_attention_again;
+  }
+
+  void BuildEmbedding() {
+    const TensorShare tokens = Share(names_.embedding);
+    const int looked_up =
+        Add({.attributes =
+                 EmbeddingAttributes{.vocab = tokens.count, .hidden = spec_.hidden, .first = tokens.begin},
+             .weights = {Read(absl::StrCat(names_.embedding, ".weight"))}},
+            "hidden");
+    segment_.outputs = {LeaveProducts(looked_up)};
+  }
+
+  // `number`: of a layer of that kind.
+  void BuildLayer(int64_t number) {
+    const std::string prefix = absl::StrCat(names_.layers, number, ".");
+    const int input = AddInput();
+    const int normed = EnterProducts(AddRmsNorm(input, prefix + names_.attention_norm, "attention_input"));
+    const int attended = AddAttention(normed, prefix);
+    const int projected = AddLastProduct(attended, prefix, names_.attention_output, attention_.out_bias,
+                                         EvenShare(prefix + names_.attention_output), "attention_output");
+    const int middle = AddResidual(input, projected, "middle");
+    const int mlp_input = EnterProducts(AddRmsNorm(middle, prefix + names_.mlp_norm, "mlp_input"));
+    const int64_t ffn = EvenShare(prefix + names_.gate);
+    const int gate_up =
+        AddLinear(mlp_input, prefix, {names_.gate, names_.up}, mlp_.bias, spec_.hidden, 2 * ffn, "gate_up");
+    const int activated =
+        Add({.attributes = SwiGluAttributes{.ffn = ffn}, .inputs = {gate_up}, .formed_again = forms_again_},
+            "activated");
+    const int down = AddLastProduct(activated, prefix, names_.down, mlp_.bias, ffn, "mlp_output");
+    segment_.outputs = {AddResidual(middle, down, "output")};
+  }
+
+  void BuildHead() {
+    forms_again_ = false;  // nothing of it waits
+    const int normed = EnterProducts(AddRmsNorm(AddInput(), names_.final_norm, "head_input"));
+    const std::string matrix = spec_.tie_embeddings ? names_.embedding : names_.head;
+    const TensorShare tokens = Share(matrix);
+    // The first rank has most rows of the matrix, and all ranks have as many of logits.
+    const int64_t most =
+        ShareOf(inventory_[static_cast<size_t>(Find(matrix + ".weight"))], 0, segment_.tensor.ranks).count;
+    const LinearCrossEntropyAttributes attributes{
+        .hidden = spec_.hidden,
+        .vocab = tokens.count,
+        .rows_at_once = LogitRowsAtOnce(segment_.shape, most, segment_.dtype, segment_.on_device),
+        .first = tokens.begin};
+    Add({.attributes = attributes, .inputs = {normed}, .weights = {Read(matrix + ".weight")}}, "loss");
+  }
+
+  Segment TakeSegment() {
+    MarkPeepholes(segment_);
+    return std::move(segment_);
+  }
+  std::vector<int> TakeParameters() { return std::move(parameters_); }
+
+ private:
+  int Find(const std::string& name) const {
+    for (size_t i = 0; i < inventory_.size(); ++i) {
+      if (inventory_[i].name == name) return static_cast<int>(i);
+    }
+    TRAINCTL_CHECK_MSG(false, "no parameter named ", name);
+    return -1;
+  }
+
+  // The position of a parameter among those of the block.
+  int Read(const std::string& name) {
+    const int parameter = Find(name);
+    const auto known = std::find(parameters_.begin(), parameters_.end(), parameter);
+    if (known != parameters_.end()) return static_cast<int>(known - parameters_.begin());
+    parameters_.push_back(parameter);
+    return static_cast<int>(parameters_.size()) - 1;
+  }
+
+  // Of what is dealt out of a matrix: this rank's indices.
+  TensorShare Share(const std::string& matrix) const {
+    const Parameter& parameter = inventory_[static_cast<size_t>(Find(matrix + ".weight"))];
+    return ShareOf(parameter, segment_.tensor.index, segment_.tensor.ranks);
+  }
+  // Of matrices that lie side by side: as many on every rank, or one would not end where the next begins.
+  int64_t EvenShare(const std::string& matrix) const {
+    const Parameter& parameter = inventory_[static_cast<size_t>(Find(matrix + ".weight"))];
+    const auto [begin, count, copies] = Share(matrix);
+    TRAINCTL_CHECK(count * segment_.tensor.ranks ==
+                   parameter.shape[static_cast<size_t>(parameter.tensor_dim)] * copies);
+    return count;
+  }
+
+  int AddInput() {
+    segment_.values.push_back({"input", segment_.dtype, border_rows_, spec_.hidden});
+    segment_.inputs.push_back(static_cast<int>(segment_.values.size()) - 1);
+    return segment_.inputs.back();
+  }
+
+  // Returns its first output; -1 for a loss, which has none.
+  int Add(Operator op, const std::string& name) {
+    op.kind = static_cast<OpKind>(op.attributes.index());
+    EntryOf(op.kind).complete(segment_, op, name);
+    segment_.operators.push_back(std::move(op));
+    const std::vector<int>& outputs = segment_.operators.back().outputs;
+    return outputs.empty() ? -1 : outputs[0];
+  }
+
+  int AddRmsNorm(int input, const std::string& weight, const std::string& name) {
+    return Add({.attributes = RmsNormAttributes{.hidden = spec_.hidden, .eps = spec_.norm.eps},
+                .inputs = {input},
+                .weights = {Read(weight + ".weight")},
+                .formed_again = forms_again_},
+               name);
+  }
+
+  int AddExchange(int input, TensorExchange way, const char* what) {
+    const std::string name = absl::StrCat(segment_.values[static_cast<size_t>(input)].name, what);
+    const bool enters = way == TensorExchange::kGatherRows || way == TensorExchange::kSumGradients;
+    return Add({.attributes = TensorExchangeAttributes{.hidden = spec_.hidden, .way = way},
+                .inputs = {input},
+                .formed_again = forms_again_ && enters},
+               name);
+  }
+  // What the ranks' products are of, and what they add up to.
+  int EnterProducts(int input) {
+    if (segment_.tensor.ranks == 1) return input;
+    return segment_.tensor.cuts_sequence ? AddExchange(input, TensorExchange::kGatherRows, "_gathered")
+                                         : AddExchange(input, TensorExchange::kSumGradients, "_of_all");
+  }
+  int LeaveProducts(int input) {
+    if (segment_.tensor.ranks == 1) return input;
+    return AddExchange(
+        input, segment_.tensor.cuts_sequence ? TensorExchange::kScatterSums : TensorExchange::kSumParts,
+        "_summed");
+  }
+
+  // The product after which the ranks' parts are summed. Its bias is added to the sum.
+  int AddLastProduct(int input, const std::string& prefix, const char* matrix, bool bias, int64_t in,
+                     const std::string& name) {
+    const bool apart = bias && segment_.tensor.ranks > 1;
+    const int product = AddLinear(input, prefix, {matrix}, bias && !apart, in, spec_.hidden, name);
+    const int summed = LeaveProducts(product);
+    if (!apart) return summed;
+    return Add({.attributes = BiasAttributes{.hidden = spec_.hidden},
+                .inputs = {summed},
+                .biases = {Read(absl::StrCat(prefix, matrix, ".bias"))}},
+               name + "_biased");
+  }
+
+  // One product by the matrices `prefix` + each of `names`, which lie side by side.
+  int AddLinear(int input, const std::string& prefix, const std::vector<std::string>& names, bool bias,
+                int64_t in, int64_t out, const std::string& name) {
+    Operator op{.attributes = LinearAttributes{.in = in, .out = out}, .inputs = {input}};
+    for (const std::string& matrix : names) {
+      op.weights.push_back(Read(absl::StrCat(prefix, matrix, ".weight")));
+      if (bias) op.biases.push_back(Read(absl::StrCat(prefix, matrix, ".bias")));
+    }
+    return Add(std::move(op), name);
+  }
+
+  // Projections, rotary positions and attention, up to the output projection.
+  int AddAttention(int input, const std::string& prefix) {
+    const int64_t heads = EvenShare(prefix + names_.query) / attention_.head_dim;
+    const int64_t kv_heads = EvenShare(prefix + names_.key) / attention_.head_dim;
+    const int64_t row = (heads + 2 * kv_heads) * attention_.head_dim;
+    const int qkv = AddLinear(input, prefix, {names_.query, names_.key, names_.value}, attention_.qkv_bias,
+                              spec_.hidden, row, "qkv");
+    const int rotated = Add({.attributes = RopeAttributes{.rotated_heads = heads + kv_heads,
+                                                          .head_dim = attention_.head_dim,
+                                                          .row = row,
+                                                          .angle_table = 0},
+                             .inputs = {qkv}},
+                            "qkv_rotated");
+    return Add(
+        {.attributes =
+             AttentionAttributes{.heads = heads, .kv_heads = kv_heads, .head_dim = attention_.head_dim},
+         .inputs = {rotated},
+         .formed_again = forms_attention_again_},
+        "attended");
+  }
+
+  int AddResidual(int stream, int update, const std::string& name) {
+    return Add({.attributes = AddAttributes{.hidden = spec_.hidden}, .inputs = {stream, update}}, name);
+  }
+
+  const Architecture& spec_;
+  const Attention& attention_;
+  const Mlp& mlp_;
+  const ParameterNames& names_;
+  const std::vector<Parameter>& inventory_;
+  int64_t border_rows_ = 0;
+  bool forms_again_ = false;
+  bool forms_attention_again_ = false;
+  Segment segment_;
+  std::vector<int> parameters_;
+};
+
+// The first index in the inventory of each block's parameters. They are in the order of the blocks.
+std::vector<int> FirstParameters(const Architecture& spec, const std::vector<Parameter>& inventory) {
+  std::vector<int> first(static_cast<size_t>(NumBlocks(spec)), -1);
+  for (size_t i = inventory.size(); i-- > 0;)
+    first[static_cast<size_t>(inventory[i].block)] = static_cast<int>(i);
+  return first;
+}
+
+}  // namespace
+
+AngleTable AnglesOf(const Architecture& spec) {
+  return {.head_dim = AttentionOf(spec).head_dim, .theta = spec.rope.theta, .scaling = spec.rope.scaling};
+}
+
+int64_t Graph::border_bytes() const {
+  const Segment& first = segment(0);
+  return first.values[static_cast<size_t>(first.outputs[0])].bytes();
+}
+
+bool Graph::is_tied() const {
+  const std::vector<int>& last = blocks.back().parameters;
+  return std::any_of(blocks[0].parameters.begin(), blocks[0].parameters.end(), [&](int parameter) {
+    return std::find(last.begin(), last.end(), parameter) != last.end();
+  });
+}
+
+std::shared_ptr<const Graph> BuildGraph(const Architecture& spec, const std::vector<Parameter>& inventory,
+                                        const SegmentOptions& options) {
+  auto graph = std::make_shared<Graph>();
+  graph->angles = {AnglesOf(spec)};
+  // Equal tables are one kind, in whatever layer.
+  const auto add = [&](BlockBuilder builder) {
+    Graph::Block& block = graph->blocks.emplace_back();
+    block.parameters = builder.TakeParameters();
+    Segment segment = builder.TakeSegment();
+    const auto known = std::find(graph->kinds.begin(), graph->kinds.end(), segment);
+    block.kind = static_cast<int>(known - graph->kinds.begin());
+    if (known == graph->kinds.end()) graph->kinds.push_back(std::move(segment));
+  };
+  BlockBuilder embedding(spec, spec.kinds[0], inventory, options);
+  embedding.BuildEmbedding();
+  add(std::move(embedding));
+  // In layers of one kind the order of the parameters is the same.
+  const std::vector<int> first = FirstParameters(spec, inventory);
+  std::vector<int> first_block(spec.kinds.size(), -1);
+  for (int block = 1; block < HeadBlock(spec); ++block) {
+    const int64_t layer = block - 1;
+    int& built = first_block[static_cast<size_t>(spec.layers[static_cast<size_t>(layer)])];
+    if (built < 0) {
+      BlockBuilder builder(spec, LayerAt(spec, layer), inventory, options);
+      builder.BuildLayer(layer);
+      add(std::move(builder));
+      built = block;
+      continue;
+    }
+    Graph::Block next = graph->blocks[static_cast<size_t>(built)];
+    const int offset = first[static_cast<size_t>(block)] - first[static_cast<size_t>(built)];
+    for (int& parameter : next.parameters) parameter += offset;
+    graph->blocks.push_back(std::move(next));
+  }
+  BlockBuilder head(spec, spec.kinds[0], inventory, options);
+  head.BuildHead();
+  add(std::move(head));
+  return graph;
+}
+
+}  // namespace trainctl::model

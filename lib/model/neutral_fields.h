@@ -1,0 +1,18 @@
+// Identifies fields of a Llama or Qwen2 config.json that do not affect what the model computes in training.
+// Thread-safe.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace trainctl::model {
+
+// Returns whether a field with this value has no effect. A null value never has one, because it means the
+// default, as in transformers.
+bool IsNeutral(const std::string& name, const nlohmann::ordered_json& value);
+
+// Returns the values with which the field has no effect, for messages: for example, "false". Empty if none
+// are known.
+std::string NeutralValuesOf(const std::string& name);
+
+}  // namespace trainctl::model
