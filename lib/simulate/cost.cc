@@ -118,54 +118,88 @@ std::vector<AxisVolume> VolumesOf(const schedule::Step& step, const layout::Ledg
 
 namespace {
 
-// Seconds of the instructions of a class. There are few kinds of passes, and many of each.
-class SecondsOfClass {
- public:
-  SecondsOfClass(const model::Graph& graph, const layout::Ledger& ledger,
-                 const schedule::BuildOptions& options, int own_class)
-      : table_(graph, ledger, options, own_class), known_(static_cast<size_t>(table_.num_variants()), -1) {}
+struct InstructionCost {
+  double seconds = -1;
+  int64_t sent_bytes = 0;
+};
 
-  double operator()(const schedule::Program& program, const Instruction& instruction, const Rates& rates) {
+// Costs of the instructions of a class. There are few kinds of passes, and many of each.
+class CostsOfClass {
+ public:
+  CostsOfClass(const schedule::Step& step, const layout::Ledger& ledger,
+               const schedule::BuildOptions& options, size_t own_class)
+      : program_(step.programs[own_class]),
+        ledger_(ledger),
+        types_(options.setting.types),
+        table_(*step.graph, ledger, options, static_cast<int>(own_class)),
+        known_(static_cast<size_t>(table_.num_variants())) {}
+
+  double SecondsOf(const Instruction& instruction, const Rates& rates) {
     const int variant = table_.VariantOf(instruction);
-    if (variant < 0) return rates.Seconds(table_.WorkOf(program, instruction));
-    double& seconds = known_[static_cast<size_t>(variant)];
-    if (seconds < 0) seconds = rates.Seconds(table_.WorkOf(program, instruction));
-    return seconds;
+    if (variant < 0) return rates.Seconds(table_.WorkOf(program_, instruction));
+    return OfPass(variant, instruction, rates).seconds;
+  }
+
+  int64_t SentBytesOf(const Instruction& instruction, const Rates& rates) {
+    const int variant = table_.VariantOf(instruction);
+    if (variant < 0) return SentBytes(program_, instruction, ledger_, types_);
+    return OfPass(variant, instruction, rates).sent_bytes;
   }
 
  private:
-  WorkTable table_;
-  std::vector<double> known_;  // by variant
+  const InstructionCost& OfPass(int variant, const Instruction& instruction, const Rates& rates) {
+    InstructionCost& cost = known_[static_cast<size_t>(variant)];
+    if (cost.seconds < 0) {
+      const Work work = table_.WorkOf(program_, instruction);
+      cost = {rates.Seconds(work), static_cast<int64_t>(work[Resource::kSentBytes])};
+    }
+    return cost;
+  }
+
+  const schedule::Program& program_;
+  const layout::Ledger& ledger_;
+  const schedule::Types& types_;
+  const WorkTable table_;
+  std::vector<InstructionCost> known_;  // by variant
 };
+
+std::vector<CostsOfClass> CostsOfClasses(const schedule::Step& step, const layout::Ledger& ledger,
+                                         const schedule::BuildOptions& options) {
+  std::vector<CostsOfClass> costs;
+  for (size_t c = 0; c < step.programs.size(); ++c) costs.emplace_back(step, ledger, options, c);
+  return costs;
+}
+
+Played PlayAtCosts(const schedule::Step& step, std::vector<CostsOfClass>& costs, const Rates& rates) {
+  absl::StatusOr<Played> played =
+      Play(step,
+           [&](int own_class, const Instruction& instruction) {
+             return costs[static_cast<size_t>(own_class)].SecondsOf(instruction, rates);
+           },
+           {.overlap = rates.overlap});
+  TRAINCTL_CHECK_MSG(played.ok(), played.status().message());
+  return *std::move(played);
+}
 
 }  // namespace
 
 Played PlayAtRates(const schedule::Step& step, const layout::Ledger& ledger,
                    const schedule::BuildOptions& options, const Rates& rates) {
-  std::vector<SecondsOfClass> seconds;
-  for (size_t c = 0; c < step.programs.size(); ++c)
-    seconds.emplace_back(*step.graph, ledger, options, static_cast<int>(c));
-  absl::StatusOr<Played> played = Play(step,
-                                       [&](int own_class, const Instruction& instruction) {
-                                         const size_t c = static_cast<size_t>(own_class);
-                                         return seconds[c](step.programs[c], instruction, rates);
-                                       },
-                                       {.overlap = rates.overlap});
-  TRAINCTL_CHECK_MSG(played.ok(), played.status().message());
-  return *std::move(played);
+  std::vector<CostsOfClass> costs = CostsOfClasses(step, ledger, options);
+  return PlayAtCosts(step, costs, rates);
 }
 
 StepCost PriceStep(const schedule::Step& step, const layout::Ledger& ledger,
                    const schedule::BuildOptions& options, int64_t num_micro_batches, const Rates& rates) {
-  const Played played = PlayAtRates(step, ledger, options, rates);
+  std::vector<CostsOfClass> costs = CostsOfClasses(step, ledger, options);
+  const Played played = PlayAtCosts(step, costs, rates);
   StepCost cost;
   for (size_t c = 0; c < step.programs.size(); ++c) {
-    const schedule::Program& program = step.programs[c];
+    const std::vector<Instruction>& instructions = step.programs[c].instructions;
     CostSum sum(rates);
-    for (size_t i = 0; i < program.instructions.size(); ++i) {
-      const Instruction& instruction = program.instructions[i];
-      sum.Add(instruction.stream, instruction.micro_batch, played.classes[c].times[i],
-              SentBytes(program, instruction, ledger, options.setting.types));
+    for (size_t i = 0; i < instructions.size(); ++i) {
+      sum.Add(instructions[i].stream, instructions[i].micro_batch, played.classes[c].times[i],
+              costs[c].SentBytesOf(instructions[i], rates));
     }
     const StepCost of_class = sum.Total(num_micro_batches - step.num_micro_batches);
     cost.seconds = std::max(cost.seconds, of_class.seconds);

@@ -58,8 +58,7 @@ Rates CpuRates(int64_t threads, DType compute_dtype, bool native_bf16);
 struct StepCost {
   double seconds = 0;          // time of the step; streams overlap as far as their waits allow
   double compute_seconds = 0;  // time of the instructions on the compute stream
-  // Bytes that one worker sends, as SentBytes counts them: without tensor-parallel exchanges inside a block.
-  int64_t sent_bytes = 0;
+  int64_t sent_bytes = 0;      // bytes that one worker sends; excludes all-reduces of one number
 };
 
 // Returns the cost of a step with `num_micro_batches` micro-batches. Each field is the largest over the

@@ -51,16 +51,16 @@ struct Body {
   int64_t shift = 0;       // of the whole step's layer of the first to come here, against this one
 };
 
-std::vector<Fact> FactsOf(const Program& program, const WorkTable& table, const layout::Ledger& ledger,
-                          const schedule::BuildOptions& options, const Rates& rates) {
+std::vector<Fact> FactsOf(const Program& program, const WorkTable& table, const Rates& rates) {
   std::vector<Fact> facts;
   facts.reserve(program.instructions.size());
   for (const Instruction& instruction : program.instructions) {
     Fact& fact = facts.emplace_back();
     fact.stream = instruction.stream;
     fact.micro_batch = instruction.micro_batch;
-    fact.seconds = rates.Seconds(table.WorkOf(program, instruction));
-    fact.sent_bytes = SentBytes(program, instruction, ledger, options.setting.types);
+    const Work work = table.WorkOf(program, instruction);
+    fact.seconds = rates.Seconds(work);
+    fact.sent_bytes = static_cast<int64_t>(work[Resource::kSentBytes]);
     fact.peak_extra_bytes = instruction.peak_extra_bytes;
     fact.writes = !instruction.writes.empty();
     const auto count = [&](int id, int64_t sign) {
@@ -341,7 +341,7 @@ std::optional<StepPrice> FoldedStrategy::PriceRuns(const schedule::BuildOptions&
       schedule::BuildStep(schedule::GraphOf(part.spec, ledger, options), ledger, options);
   const Program& program = step.programs[0];
   const WorkTable table(*step.graph, ledger, options, /*own_class=*/0, repeats);
-  Unfolder unfolder(program, FactsOf(program, table, ledger, options, rates), std::move(runs));
+  Unfolder unfolder(program, FactsOf(program, table, rates), std::move(runs));
   if (!unfolder.Check()) return std::nullopt;
   LiveMemory::Bytes live = LiveMemory(program).bytes();
   if (repeats > 0) {

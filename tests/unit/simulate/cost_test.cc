@@ -81,7 +81,15 @@ std::vector<AxisVolume> VolumesOfLayout(const model::Architecture& spec, const l
   const absl::StatusOr<schedule::LayoutStep> built =
       schedule::BuildLayoutStep(spec, model::Inventory(spec), layout, setting);
   TRAINCTL_CHECK_MSG(built.ok(), built.status().message());
-  return VolumesOf(built->step, built->ledger, built->options);
+  const std::vector<AxisVolume> volumes = VolumesOf(built->step, built->ledger, built->options);
+  int64_t carried = 0;
+  for (const AxisVolume& volume : volumes) carried += volume.sent_bytes;
+  const int64_t sent = PriceStep(built->step, built->ledger, built->options, layout.num_micro_batches,
+                                 CpuRates(1, DType::kF32, false))
+                           .sent_bytes;
+  EXPECT_NEAR(static_cast<double>(sent), static_cast<double>(carried), 1e3)
+      << "the step sends what its axes carry, except for sums of one number";
+  return volumes;
 }
 
 TEST(Volume, DataParallelAxesCarryWhatTheStepSends) {
