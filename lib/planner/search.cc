@@ -62,7 +62,9 @@ std::string RulingSetting(const Problem& problem, const layout::Mesh& mesh, int 
 struct Strategy {
   layout::Mesh mesh;
   int stage = 0;
-  simulate::FoldedStrategy folded;  // estimates layouts without a pipeline, and bounds all
+  // Estimates layouts without a pipeline, and bounds all; made when it is needed, as the others below.
+  mutable std::optional<simulate::FoldedStrategy> folded = std::nullopt;
+  mutable std::optional<simulate::LedgerCosts> costs = std::nullopt;
   // By micro-batch and by what is recomputed within layers.
   mutable std::map<std::pair<int64_t, Recompute>, simulate::StepBounder> bounders = {};
 };
@@ -71,6 +73,13 @@ struct Strategy {
 struct Order {
   std::string name;
   int64_t virtual_stages = 1;
+};
+
+// The layouts with one strategy, micro-batch and recomputation. They differ in the order of their pipeline.
+struct Group {
+  double seconds = 0;  // bound of all of them
+  int strategy = 0;    // index
+  Layout layout;       // has the usual order, without the layers of its stages
 };
 
 // A layout that has bounds so far.
@@ -99,13 +108,17 @@ class Searcher {
       ForEachStrategy(cut, [&](const layout::Mesh& mesh, int stage) {
         if (!RulingSetting(problem_, mesh, stage).empty()) return;
         ++found_.counts.strategies;
-        Propose(MakeStrategy(mesh, stage));
+        strategies_.push_back({mesh, stage});
+        AddGroups(static_cast<int>(strategies_.size()) - 1);
       });
     }
+    std::stable_sort(groups_.begin(), groups_.end(),
+                     [](const Group& a, const Group& b) { return a.seconds < b.seconds; });
     PriceProposals();
     PriceRoomyOnes();
     if (wanted_ == Wanted::kFamilies) PriceSmallest();
-    found_.chosen = Choose(problem_.memory_limit_bytes, proposals_.size() == 1, found_.candidates);
+    const bool is_asked = groups_.size() == 1 && proposals_.size() == 1;
+    found_.chosen = Choose(problem_.memory_limit_bytes, is_asked, found_.candidates);
     return std::move(found_);
   }
 
@@ -116,7 +129,7 @@ class Searcher {
     ForEachStrategy(request, [&](const layout::Mesh& mesh, int stage) {
       const std::string setting = RulingSetting(problem_, mesh, stage);
       if (setting.empty()) return;
-      const Strategy strategy = MakeStrategy(mesh, stage);
+      const Strategy strategy = {mesh, stage};
       Layout layout = LayoutOf(strategy, chosen.micro_batch, chosen.recompute);
       layout.pipeline = chosen.pipeline;
       layout.recomputed_layers = chosen.recomputed_layers;
@@ -132,8 +145,10 @@ class Searcher {
   }
 
  private:
-  Strategy MakeStrategy(const layout::Mesh& mesh, int stage) const {
-    return {mesh, stage, simulate::FoldedStrategy(folded_, mesh, stage, SequenceParallel())};
+  const simulate::FoldedStrategy& FoldedOf(const Strategy& strategy) const {
+    if (!strategy.folded.has_value())
+      strategy.folded.emplace(folded_, strategy.mesh, strategy.stage, SequenceParallel());
+    return *strategy.folded;
   }
 
   bool SequenceParallel() const { return problem_.request.sequence_parallel.value_or(true); }
@@ -160,15 +175,19 @@ class Searcher {
   Layout LayoutOf(const Strategy& strategy, int64_t micro_batch, Recompute recompute) const {
     return LayoutOf(strategy, micro_batch, recompute, UsualOrder());
   }
+  // Without the order and the layers of a pipeline.
+  Layout WithoutPipeline(const Strategy& strategy, int64_t micro_batch, Recompute recompute) const {
+    return {.mesh = strategy.mesh,
+            .sequence_parallel = SequenceParallel(),
+            .zero_stage = strategy.stage,
+            .micro_batch = micro_batch,
+            .num_micro_batches = problem_.request.batch_sequences / strategy.mesh.data_degree() / micro_batch,
+            .recompute = recompute};
+  }
   Layout LayoutOf(const Strategy& strategy, int64_t micro_batch, Recompute recompute,
                   const Order& order) const {
     const layout::Request& request = problem_.request;
-    Layout layout{.mesh = strategy.mesh,
-                  .sequence_parallel = SequenceParallel(),
-                  .zero_stage = strategy.stage,
-                  .micro_batch = micro_batch,
-                  .num_micro_batches = request.batch_sequences / strategy.mesh.data_degree() / micro_batch,
-                  .recompute = recompute};
+    Layout layout = WithoutPipeline(strategy, micro_batch, recompute);
     if (strategy.mesh.pp > 1) AddPipeline(strategy, order, layout);
     if (recompute == Recompute::kFull && request.recomputed_layers.has_value())
       layout.recomputed_layers = layout::RecomputedLayers(*request.recomputed_layers, StageLayers(layout));
@@ -275,22 +294,31 @@ class Searcher {
 
   // ---- propose, bound
 
-  void Propose(Strategy made) {
-    strategies_.push_back(std::move(made));
-    const Strategy& strategy = strategies_.back();
-    const int own_index = static_cast<int>(strategies_.size()) - 1;
+  void AddGroups(int index) {
+    const Strategy& strategy = strategies_[static_cast<size_t>(index)];
     const std::optional<Recompute>& asked = problem_.request.recompute;
+    const Order usual = UsualOrder();
     for (const int64_t micro_batch : MicroBatches(strategy.mesh)) {
       for (const Recompute recompute : layout::kRecomputes) {
         if (asked.value_or(recompute) != recompute) continue;
-        if (strategy.mesh.pp > 1) {
-          ProposePipelines(strategy, micro_batch, recompute);
-        } else {
-          proposals_.push_back({own_index, LayoutOf(strategy, micro_batch, recompute)});
-          BoundOrder(strategy, static_cast<int>(proposals_.size()) - 1, proposals_.back());
-        }
+        Group& group = groups_.emplace_back();
+        group.strategy = index;
+        group.layout = WithoutPipeline(strategy, micro_batch, recompute);
+        if (strategy.mesh.pp > 1)
+          group.layout.pipeline = {.order = usual.name, .virtual_stages = usual.virtual_stages};
+        group.seconds =
+            simulate::MeanPassSeconds(GraphCostsOf(strategy, group.layout), NumLayers(*problem_.request.spec),
+                                      group.layout.num_micro_batches, strategy.mesh.pp, problem_.rates);
       }
     }
+  }
+
+  void Propose(const Group& group) {
+    const Strategy& strategy = strategies_[static_cast<size_t>(group.strategy)];
+    const Layout& layout = group.layout;
+    if (strategy.mesh.pp > 1) return ProposePipelines(group);
+    proposals_.push_back({group.strategy, LayoutOf(strategy, layout.micro_batch, layout.recompute)});
+    BoundOrder(strategy, static_cast<int>(proposals_.size()) - 1, proposals_.back());
   }
 
   // Whether an order that was not asked for may cut the model in so many.
@@ -303,19 +331,20 @@ class Searcher {
            !is_other(request.recomputed_layers);
   }
 
-  // Of the strategy that was added last.
-  void ProposePipelines(const Strategy& strategy, int64_t micro_batch, Recompute recompute) {
+  void ProposePipelines(const Group& group) {
+    const Strategy& strategy = strategies_[static_cast<size_t>(group.strategy)];
+    const Recompute recompute = group.layout.recompute;
     const size_t first = proposals_.size();
     std::vector<simulate::StepShape> shapes;
     const std::vector<Order> orders = Orders();
     for (const Order& order : orders) {
       const bool is_asked = problem_.request.pp.has_value() && &order == orders.data();
       if (!is_asked && !TakesStages(strategy.mesh.pp * order.virtual_stages)) continue;
-      Layout layout = LayoutOf(strategy, micro_batch, recompute, order);
+      Layout layout = LayoutOf(strategy, group.layout.micro_batch, recompute, order);
       absl::StatusOr<schedule::PipelinePlacement> placement = schedule::PlacementOfLayout(layout);
       if (!placement.ok()) continue;  // not for so many ranks or micro-batches
       shapes.push_back({*std::move(placement), layout::StageBegins(layout.pipeline.stage_layers)});
-      proposals_.push_back({static_cast<int>(strategies_.size()) - 1, std::move(layout)});
+      proposals_.push_back({group.strategy, std::move(layout)});
     }
     if (shapes.empty()) return;
     // How many layers are recomputed may differ from order to order: none take the least time, and all of
@@ -353,17 +382,25 @@ class Searcher {
 
   // ---- simulate what may be chosen
 
-  // Simulates proposals in ascending order of their bounds; prunes those that are no longer wanted.
+  // Simulates proposals in ascending order of their bounds; prunes those that are no longer wanted. A group
+  // is proposed when its own bound is the lowest.
   void PriceProposals() {
-    while (!waiting_.empty()) {
+    auto next_group = groups_.begin();
+    while (!waiting_.empty() || next_group != groups_.end()) {
+      if (waiting_.empty() ||
+          (next_group != groups_.end() && next_group->seconds <= std::get<double>(*waiting_.begin()))) {
+        if (IsWanted(next_group->layout, next_group->seconds, /*least_bytes=*/0)) {
+          Propose(*next_group);
+        } else {
+          ++found_.counts.bounded;  // the group as one
+        }
+        ++next_group;
+        continue;
+      }
       const auto [least_seconds, least_bytes, index] = *waiting_.begin();
       waiting_.erase(waiting_.begin());
       Proposal& proposal = proposals_[static_cast<size_t>(index)];
-      if (passes_.prune_time && !MayBeChosen(proposal.layout, least_seconds, least_bytes) &&
-          !MayBeBestOfFamily(proposal.layout, least_seconds)) {
-        ++found_.counts.pruned;
-        continue;
-      }
+      if (!IsWanted(proposal.layout, least_seconds, least_bytes)) continue;
       const Strategy& strategy = strategies_[static_cast<size_t>(proposal.strategy)];
       if (!proposal.knows_order) {
         BoundOrder(strategy, index, proposal);
@@ -371,6 +408,14 @@ class Searcher {
         Add(*std::move(priced), index);
       }
     }
+  }
+
+  // Counts those that are not.
+  bool IsWanted(const Layout& layout, double least_seconds, int64_t least_bytes) {
+    const bool is_wanted = !passes_.prune_time || MayBeChosen(layout, least_seconds, least_bytes) ||
+                           MayBeBestOfFamily(layout, least_seconds);
+    if (!is_wanted) ++found_.counts.pruned;
+    return is_wanted;
   }
 
   // nullopt: as Price, or it waits again with a higher bound, since some number of recomputed layers was too
@@ -501,14 +546,31 @@ class Searcher {
   }
 
   const simulate::StepBounder& BounderOf(const Strategy& strategy, const Layout& layout) const {
-    // Full recompute runs layers again as a whole: their costs are those of none.
-    const bool is_within = layout.recompute != Recompute::kFull;
-    const Recompute within = is_within ? layout.recompute : Recompute::kNone;
-    const auto key = std::make_pair(layout.micro_batch, within);
+    const auto key = std::make_pair(layout.micro_batch, WithinLayers(layout));
     auto known = strategy.bounders.find(key);
     if (known == strategy.bounders.end())
-      known =
-          strategy.bounders.emplace(key, strategy.folded.Bounder(OptionsOf(layout), problem_.rates)).first;
+      known = strategy.bounders.emplace(key, MakeBounder(strategy, layout)).first;
+    return known->second;
+  }
+
+  // Full recompute runs layers again as a whole: their costs are those of none.
+  static Recompute WithinLayers(const Layout& layout) {
+    return layout.recompute == Recompute::kFull ? Recompute::kNone : layout.recompute;
+  }
+
+  // It shares its costs with those of other strategies and micro-batches.
+  simulate::StepBounder MakeBounder(const Strategy& strategy, const Layout& layout) const {
+    const simulate::GraphCosts& costs = GraphCostsOf(strategy, layout);
+    const layout::Ledger& ledger = FoldedOf(strategy).ledger();
+    if (!strategy.costs.has_value())
+      strategy.costs = simulate::CostsOfLedger(*costs.graph, ledger, OptionsOf(layout), problem_.rates);
+    return {costs, *strategy.costs, ledger, problem_.rates};
+  }
+
+  const simulate::GraphCosts& GraphCostsOf(const Strategy& strategy, const Layout& layout) const {
+    const auto [known, is_new] =
+        graph_costs_.try_emplace(std::make_tuple(strategy.mesh.tp, layout.micro_batch, WithinLayers(layout)));
+    if (is_new) known->second = FoldedOf(strategy).CostsOfGraph(OptionsOf(layout), problem_.rates);
     return known->second;
   }
 
@@ -546,7 +608,7 @@ class Searcher {
     if (!IsPossible(layout)) return std::nullopt;
     if (passes_.fold && layout.mesh.pp == 1) {
       const std::optional<simulate::StepPrice> price =
-          strategy.folded.Price(OptionsOf(layout), layout.num_micro_batches, problem_.rates);
+          FoldedOf(strategy).Price(OptionsOf(layout), layout.num_micro_batches, problem_.rates);
       if (price.has_value()) {
         ++found_.counts.folded;
         return CandidateOf(layout, *price);
@@ -590,10 +652,13 @@ class Searcher {
   std::vector<model::Parameter> inventory_;  // of the whole model, when it is needed
   // By order, virtual stages, degree and number of micro-batches.
   mutable std::map<std::tuple<std::string, int64_t, int64_t, int64_t>, simulate::StepShape> shapes_;
+  // By the degree of tensor parallelism, the micro-batch and what is recomputed within layers.
+  mutable std::map<std::tuple<int64_t, int64_t, Recompute>, simulate::GraphCosts> graph_costs_;
   // Layers per stage, by the number of stages and the relative time of embedding and head: the degrees
   // of data parallelism do not change them.
   mutable std::map<std::tuple<int64_t, double, double>, std::vector<int64_t>> balanced_;
-  std::deque<Strategy> strategies_;  // of the proposals
+  std::deque<Strategy> strategies_;
+  std::vector<Group> groups_;  // by ascending bounds, once all are there
   std::vector<Proposal> proposals_;
   // Proposals by the bounds of their seconds and bytes.
   std::set<std::tuple<double, int64_t, int>> waiting_;

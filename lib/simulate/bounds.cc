@@ -46,38 +46,33 @@ class Coster {
  public:
   Coster(const model::Graph& graph, const layout::Ledger& ledger, const schedule::BuildOptions& options,
          const Rates& rates)
-      : graph_(graph), ledger_(ledger), options_(options), rates_(rates) {}
+      : graph_(graph), ledger_(ledger), rates_(rates), table_(graph, ledger, options, /*own_class=*/0) {}
 
-  StepCosts Run() const {
-    const WorkTable table(graph_, ledger_, options_, /*own_class=*/0);
-    const int head = graph_.num_blocks() - 1;
-    StepCosts costs;
-    costs.blocks = {CostOf(table, 0, kEmbedding), CostOf(table, 1, kLayer), CostOf(table, head, kHead)};
-    costs.count_s = Seconds(table, {.op = Op::kCountLossTokens});
-    costs.loss_s = Seconds(table, {.op = Op::kReduceLoss});
-    costs.norm_s = rates_.Seconds(table.Communication({}, {.op = Op::kGradNorm}));
-    costs.hidden_gradient_bytes = graph_.border_bytes();
-    if (ledger_.mesh().world_size() > 1) {
-      const int64_t bytes = std::min(costs.hidden_gradient_bytes, costs.blocks[kLayer].memory.output_bytes);
-      Work send;
-      send[Resource::kSentBytes] = static_cast<double>(bytes);
-      send[Resource::kCollectives] = 1;
-      send.exchanges = {{Message(ledger_.mesh(), bytes)}};
-      costs.send_s = rates_.Seconds(send);
-    }
+  std::array<PassCost, kNumKinds> Passes() const {
+    return {PassCostOf(0, kEmbedding), PassCostOf(1, kLayer), PassCostOf(HeadBlock(), kHead)};
+  }
+
+  LedgerCosts OfLedger() const {
+    LedgerCosts costs;
+    costs.blocks = {BucketCostOf(0), BucketCostOf(1), BucketCostOf(HeadBlock())};
+    costs.count_s = Seconds({.op = Op::kCountLossTokens});
+    costs.loss_s = Seconds({.op = Op::kReduceLoss});
+    costs.norm_s = rates_.Seconds(table_.Communication({}, {.op = Op::kGradNorm}));
     return costs;
   }
 
  private:
-  double Seconds(const WorkTable& table, const Instruction& instruction) const {
-    return rates_.Seconds(table.WorkOf({}, instruction));
+  int HeadBlock() const { return graph_.num_blocks() - 1; }
+
+  double Seconds(const Instruction& instruction) const {
+    return rates_.Seconds(table_.WorkOf({}, instruction));
   }
 
-  BlockCost CostOf(const WorkTable& table, int block, Kind kind) const {
-    BlockCost cost;
+  PassCost PassCostOf(int block, Kind kind) const {
+    PassCost cost;
     const auto pass = [&](Op op, bool adds) {
       return Seconds(
-          table, {.op = op, .block = block, .gradients = {{.accumulate = adds, .accumulate_weights = adds}}});
+          {.op = op, .block = block, .gradients = {{.accumulate = adds, .accumulate_weights = adds}}});
     };
     if (kind != kHead) cost.forward_s = pass(Op::kForward, false);
     if (kind == kLayer) cost.again_s = pass(Op::kRecompute, false);
@@ -101,8 +96,14 @@ class Coster {
         cost.input_backward_s = std::min(cost.input_backward_s, pass(Op::kBackwardInput, adds));
       cost.weight_backward_s = std::min(pass(Op::kBackwardWeight, false), pass(Op::kBackwardWeight, true));
     }
+    cost.memory = model::Analyze(graph_.segment(block));
+    return cost;
+  }
+
+  BucketCost BucketCostOf(int block) const {
+    BucketCost cost;
     const auto exchange = [&](Op op, schedule::Ids groups) {
-      return Seconds(table, {.op = op, .bucket = block, .groups = std::move(groups)});
+      return Seconds({.op = op, .bucket = block, .groups = std::move(groups)});
     };
     cost.gather_s = exchange(Op::kGather, {0});
     cost.reduce_s = exchange(Op::kReduceGradient, {0});
@@ -113,15 +114,31 @@ class Coster {
     const layout::Bucket& bucket = ledger_.buckets()[static_cast<size_t>(block)];
     cost.padded_numel = bucket.padded_numel;
     cost.shard_numel = bucket.shard_numel;
-    cost.memory = model::Analyze(graph_.segment(block));
     return cost;
   }
 
   const model::Graph& graph_;
   const layout::Ledger& ledger_;
-  const schedule::BuildOptions& options_;
   const Rates& rates_;
+  const WorkTable table_;
 };
+
+StepCosts CostsOf(const GraphCosts& of_graph, const LedgerCosts& of_ledger, const layout::Ledger& ledger,
+                  const Rates& rates) {
+  StepCosts costs{.count_s = of_ledger.count_s, .loss_s = of_ledger.loss_s, .norm_s = of_ledger.norm_s};
+  for (size_t kind = 0; kind < costs.blocks.size(); ++kind)
+    costs.blocks[kind] = {of_graph.blocks[kind], of_ledger.blocks[kind]};
+  costs.hidden_gradient_bytes = of_graph.graph->border_bytes();
+  if (ledger.mesh().world_size() > 1) {
+    const int64_t bytes = std::min(costs.hidden_gradient_bytes, costs.blocks[kLayer].memory.output_bytes);
+    Work send;
+    send[Resource::kSentBytes] = static_cast<double>(bytes);
+    send[Resource::kCollectives] = 1;
+    send.exchanges = {{Message(ledger.mesh(), bytes)}};
+    costs.send_s = rates.Seconds(send);
+  }
+  return costs;
+}
 
 class Bounder {
  public:
@@ -513,12 +530,40 @@ std::optional<std::vector<int64_t>> DealFirst(int64_t count, const std::vector<i
   return dealt;
 }
 
+GraphCosts CostsOfGraph(std::shared_ptr<const model::Graph> graph, const layout::Ledger& ledger,
+                        const schedule::BuildOptions& options, const Rates& rates) {
+  const std::array<PassCost, kNumKinds> passes = Coster(*graph, ledger, options, rates).Passes();
+  return {std::move(graph), passes};
+}
+
+double MeanPassSeconds(const GraphCosts& costs, int64_t layers, int64_t num_micro_batches, int64_t pp,
+                       const Rates& rates) {
+  const auto seconds = [&](Kind kind) {
+    const PassCost& cost = costs.blocks[kind];
+    return cost.forward_s + std::min(cost.backward_s[0], cost.backward_s[1]);
+  };
+  const double of_micro_batch =
+      seconds(kEmbedding) + static_cast<double>(layers) * seconds(kLayer) + seconds(kHead);
+  const double of_rank = static_cast<double>(num_micro_batches) * of_micro_batch / static_cast<double>(pp);
+  return (of_rank + rates[Resource::kSteps]) * kRounding;
+}
+
+LedgerCosts CostsOfLedger(const model::Graph& graph, const layout::Ledger& ledger,
+                          const schedule::BuildOptions& options, const Rates& rates) {
+  return Coster(graph, ledger, options, rates).OfLedger();
+}
+
 StepBounder::StepBounder(std::shared_ptr<const model::Graph> graph, const layout::Ledger& ledger,
                          const schedule::BuildOptions& options, const Rates& rates)
-    : graph_(std::move(graph)),
+    : StepBounder(CostsOfGraph(graph, ledger, options, rates), CostsOfLedger(*graph, ledger, options, rates),
+                  ledger, rates) {}
+
+StepBounder::StepBounder(const GraphCosts& graph_costs, const LedgerCosts& ledger_costs,
+                         const layout::Ledger& ledger, const Rates& rates)
+    : graph_(graph_costs.graph),
       ledger_(ledger),
       rates_(rates),
-      costs_(Coster(*graph_, ledger, options, rates).Run()) {}
+      costs_(CostsOf(graph_costs, ledger_costs, ledger, rates)) {}
 
 StepBound StepBounder::Bound(const schedule::BuildOptions& options, const StepShape& shape) const {
   return Bounder(*graph_, ledger_, options, rates_, costs_).Bound(shape);

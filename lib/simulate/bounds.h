@@ -69,8 +69,8 @@ struct BlockSeconds {
   double embedding = 0, layer = 0, head = 0;
 };
 
-// Cost of a block and of the bucket with its parameters.
-struct BlockCost {
+// Cost of the passes of a block.
+struct PassCost {
   double forward_s = 0;
   double again_s = 0;  // recomputation of a layer; 0 for the embedding and the head
   // Backward of the input and the weights, and the loss if the block is the head. [0] overwrites the
@@ -78,34 +78,67 @@ struct BlockCost {
   double backward_s[2] = {0, 0};
   double input_backward_s = 0;   // minimum time until the previous block can start its backward
   double weight_backward_s = 0;  // minimum time of a separate weight backward
-  double gather_s = 0;           // all-gather of the parameters over dp_shard
-  double reduce_s = 0;           // reduce-scatter of the gradients over dp_shard
-  double last_reduce_s = 0;      // the same, with the all-reduce over dp_replicate
-  double gather_updated_s = 0;   // all-gather of the updated parameters (ZeRO stages 1 and 2)
-  double update_s = 0;           // optimizer step
-  int64_t padded_numel = 0;      // elements of the bucket with padding
-  int64_t shard_numel = 0;       // elements per dp_shard rank
   model::SegmentMemory memory;
 };
 
-// Costs shared by the bounds of all steps with one ledger and one micro-batch size.
-struct StepCosts {
-  std::array<BlockCost, 3> blocks;  // the embedding, a layer, the head
-  // All-reduces of one number: the count of loss tokens, the loss and the gradient norm.
-  double count_s = 0, loss_s = 0, norm_s = 0;
-  double send_s = 0;                  // message with one micro-batch between two stages
-  int64_t hidden_gradient_bytes = 0;  // gradient of the activations between two blocks
+// Cost of the bucket with the parameters of a block.
+struct BucketCost {
+  double gather_s = 0;          // all-gather of the parameters over dp_shard
+  double reduce_s = 0;          // reduce-scatter of the gradients over dp_shard
+  double last_reduce_s = 0;     // the same, with the all-reduce over dp_replicate
+  double gather_updated_s = 0;  // all-gather of the updated parameters (ZeRO stages 1 and 2)
+  double update_s = 0;          // optimizer step
+  int64_t padded_numel = 0;     // elements of the bucket with padding
+  int64_t shard_numel = 0;      // elements per dp_shard rank
 };
 
-// Computes bounds for the steps of one ledger and one micro-batch size. The constructor computes the costs,
-// which takes much longer than a bound. The options passed to a method may differ from the constructor's in
-// the number of micro-batches, and in whether recomputation is none or full. Of the ledger and the graph,
-// only the sizes of a layer, the embedding and the head matter. The ledger and graph of a folded model
-// (fold.h) therefore give the bounds of the whole model. The ledger and the rates must outlive this object.
+// Costs that depend on the graph and the rates, and not on how data parallelism and pipelines use the
+// workers.
+struct GraphCosts {
+  std::shared_ptr<const model::Graph> graph;
+  std::array<PassCost, 3> blocks;  // the embedding, a layer, the head
+};
+GraphCosts CostsOfGraph(std::shared_ptr<const model::Graph> graph, const layout::Ledger& ledger,
+                        const schedule::BuildOptions& options, const Rates& rates);
+
+// Returns a lower bound, in seconds, of every step that runs the graph's passes, in whatever order: the mean
+// time that the compute of a model with `layers` layers takes on the ranks of a pipeline. Much looser than
+// StepBounder, and takes no time to compute.
+double MeanPassSeconds(const GraphCosts& costs, int64_t layers, int64_t num_micro_batches, int64_t pp,
+                       const Rates& rates);
+
+// Costs that depend on the ledger and the rates, and not on the micro-batch.
+struct LedgerCosts {
+  std::array<BucketCost, 3> blocks;  // the embedding, a layer, the head
+  // All-reduces of one number: the count of loss tokens, the loss and the gradient norm.
+  double count_s = 0, loss_s = 0, norm_s = 0;
+};
+// Any graph of the ledger's model will do.
+LedgerCosts CostsOfLedger(const model::Graph& graph, const layout::Ledger& ledger,
+                          const schedule::BuildOptions& options, const Rates& rates);
+
+struct BlockCost : PassCost, BucketCost {};
+
+// Costs shared by the bounds of all steps with one ledger and one micro-batch size.
+struct StepCosts {
+  std::array<BlockCost, 3> blocks;             // the embedding, a layer, the head
+  double count_s = 0, loss_s = 0, norm_s = 0;  // as in LedgerCosts
+  double send_s = 0;                           // message with one micro-batch between two stages
+  int64_t hidden_gradient_bytes = 0;           // gradient of the activations between two blocks
+};
+
+// Computes bounds for the steps of one ledger and one micro-batch size. Computing the costs takes much longer
+// than a bound. A search can therefore share them between bounders. The options passed to a method may differ
+// from the constructor's in the number of micro-batches, and in whether recomputation is none or full. Of the
+// ledger and the graph, only the sizes of a layer, the embedding and the head matter. The ledger and graph of
+// a folded model (fold.h) therefore give the bounds of the whole model. The ledger and the rates must outlive
+// this object.
 class StepBounder {
  public:
   StepBounder(std::shared_ptr<const model::Graph> graph, const layout::Ledger& ledger,
               const schedule::BuildOptions& options, const Rates& rates);
+  StepBounder(const GraphCosts& graph_costs, const LedgerCosts& ledger_costs, const layout::Ledger& ledger,
+              const Rates& rates);
 
   // Returns the bound of a step with this shape. If `shape.passes` is nullopt, the bound of the time holds
   // for every order of the passes.

@@ -154,12 +154,18 @@ void CompareDataParallel(Picker& pick, Held& held) {
   const schedule::BuildOptions options = schedule::OptionsOf(layout, setting, simulate::kMicroBatchesToPrice);
   const simulate::FoldedModel folded(spec);
   const simulate::FoldedStrategy strategy(folded, layout.mesh, layout.zero_stage);
+  const simulate::GraphCosts costs = strategy.CostsOfGraph(options, rates);
+  const simulate::StepBounder bounder(
+      costs, simulate::CostsOfLedger(*costs.graph, strategy.ledger(), options, rates), strategy.ledger(),
+      rates);
   const simulate::StepBound bound =
-      strategy.Bounder(options, rates).BoundDataParallel(options, NumLayers(spec), layout.num_micro_batches);
+      bounder.BoundDataParallel(options, NumLayers(spec), layout.num_micro_batches);
   const layout::Ledger ledger(model::Inventory(spec), layout.mesh, layout.zero_stage);
   const simulate::StepPrice played =
       simulate::PriceWhole(schedule::BuildStep(schedule::GraphOf(spec, ledger, options), ledger, options),
                            ledger, options, layout.num_micro_batches, rates);
+  EXPECT_LE(simulate::MeanPassSeconds(costs, NumLayers(spec), layout.num_micro_batches, /*pp=*/1, rates),
+            played.cost.seconds);
   held.Compare(bound, played.cost.seconds, played.memory.peak_bytes,
                absl::StrCat(layout.ToString(), " layers ", NumLayers(spec), " prefetch ", setting.prefetch,
                             " overlap ", rates.overlap, " tied ", spec.tie_embeddings));
@@ -193,10 +199,14 @@ void ComparePipeline(Picker& pick, schedule::PipelineKind kind, Held& held) {
   int64_t peak_bytes = 0;
   for (const schedule::Program& program : step->programs)
     peak_bytes = std::max(peak_bytes, simulate::SimulateMemory(program).peak_bytes);
+  const double seconds = simulate::PlayAtRates(*step, ledger, options, rates).end_s + rates[Resource::kSteps];
+  EXPECT_LE(simulate::MeanPassSeconds(simulate::CostsOfGraph(step->graph, ledger, options, rates),
+                                      NumLayers(spec), layout.num_micro_batches, shape.ranks, rates),
+            seconds)
+      << schedule::Name(kind, shape);
   held.Compare(simulate::StepBounder(step->graph, ledger, options, rates)
                    .Bound(options, simulate::ShapeOf(*order, stages)),
-               simulate::PlayAtRates(*step, ledger, options, rates).end_s + rates[Resource::kSteps],
-               peak_bytes,
+               seconds, peak_bytes,
                absl::StrCat(schedule::Name(kind, shape), " ", layout.ToString(), " layers ", NumLayers(spec),
                             " overlap ", rates.overlap, " tied ", spec.tie_embeddings));
 }
