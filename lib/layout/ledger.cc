@@ -101,8 +101,9 @@ int Ledger::Copies(int parameter) const {
 }
 
 int Ledger::GradientCopies(int parameter) const {
-  const bool is_cut = inventory_[static_cast<size_t>(parameter)].tensor_dim >= 0;
-  return is_cut || sequence_parallel_ ? Copies(parameter) : 1;
+  const model::Parameter& whole = inventory_[static_cast<size_t>(parameter)];
+  const bool is_partial = whole.tensor_dim >= 0 || whole.is_read_in_parts;
+  return is_partial || sequence_parallel_ ? Copies(parameter) : 1;
 }
 
 std::vector<int> Ledger::CopiesOfBucket(int bucket) const {

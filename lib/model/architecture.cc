@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
-#include "model/parameter_names.h"
+#include "model/families.h"
 #include "model/parameters.h"
 
 namespace trainctl::model {
@@ -165,6 +165,10 @@ void RepeatLayer(Architecture& spec, int64_t layer, int64_t count) {
   spec.layers.assign(static_cast<size_t>(count), spec.layers[static_cast<size_t>(layer)]);
 }
 
+int64_t RotatedDim(const Architecture& spec) {
+  return static_cast<int64_t>(static_cast<double>(AttentionOf(spec).head_dim) * spec.rope.share);
+}
+
 bool HasAllLinearBiases(const Architecture& spec) {
   return AttentionOf(spec).qkv_bias && AttentionOf(spec).out_bias && MlpOf(spec).bias;
 }
@@ -200,6 +204,11 @@ int64_t WindowOf(const Architecture& spec) {
   return 0;
 }
 
+int64_t LongestContext(const Architecture& spec) {
+  const int64_t window = WindowOf(spec);
+  return window > 0 ? std::min(window, spec.max_position) : spec.max_position;
+}
+
 double WindowShare(const Architecture& spec) {
   const auto count = std::count_if(spec.layers.begin(), spec.layers.end(), [&](int kind) {
     return spec.kinds[static_cast<size_t>(kind)].attention.window > 0;
@@ -233,6 +242,9 @@ absl::Status Validate(const Architecture& spec) {
   if (!std::isfinite(spec.init_std) || spec.init_std < 0) {
     return UsageError(absl::StrCat("model.init_std = ", spec.init_std, " must be a number of at least 0"));
   }
+  if (!(spec.rope.share > 0 && spec.rope.share <= 1)) {
+    return UsageError(absl::StrCat("model.rope_share = ", spec.rope.share, " must be above 0 and at most 1"));
+  }
   if (spec.rope.scaling.has_value()) TRAINCTL_RETURN_IF_ERROR(ValidateRopeScaling(*spec.rope.scaling));
   double most = 0;
   for (const Layer& kind : spec.kinds)
@@ -244,7 +256,8 @@ absl::Status Validate(const Architecture& spec) {
 
 std::vector<std::string> WhyNotTrainable(const Architecture& spec) {
   std::vector<std::string> reasons;
-  if (FindParameterNames(spec.family) == nullptr) {
+  const Family* family = FindFamily(spec.family);
+  if (family == nullptr || family->names == nullptr) {
     reasons.push_back(absl::StrCat("model.family = \"", spec.family, "\" (model_type), where only \"",
                                    absl::StrJoin(NamedFamilies(), "\" and \""), "\" is known"));
   }
@@ -255,36 +268,43 @@ std::vector<std::string> WhyNotTrainable(const Architecture& spec) {
       {any([](const Layer& layer) { return layer.attention.latent.has_value(); }),
        "multi-head latent attention (kv_lora_rank)"},
       {spec.mtp_layers > 0, "layers that predict further tokens (num_nextn_predict_layers)"},
-      {any([](const Layer& layer) { return !layer.mlp.gated; }), "an MLP without a gate"},
       {any([](const Layer& layer) { return layer.mlp.clamped; }), "a clamped gate (swiglu_limit)"},
-      {spec.norm.kind == NormKind::kLayer, "LayerNorm"},
-      {any([](const Layer& layer) { return layer.attention.qk_norm != QkNorm::kNone; }),
-       "norms of queries and keys"},
+      {any([](const Layer& layer) { return layer.attention.qk_norm == QkNorm::kWhole; }),
+       "norms of queries and keys over all heads"},
+      {any([](const Layer& layer) { return layer.attention.sinks; }), "attention sinks"},
+      {any([](const Layer& layer) { return layer.norms == NormPlaces::kShared; }),
+       "attention and an MLP that run in parallel"},
       {any([](const Layer& layer) { return layer.norms == NormPlaces::kBeforeAndAfter; }),
        "norms after attention and MLP"},
+      {spec.embedding_norm, "a norm after the embedding"},
+      {spec.head_bias, "a bias of the head"},
       {spec.dropout, "dropout"},
       {spec.learned_positions > 0, "learned positions"},
       {spec.rope.yarn, "YaRN positions (rope_scaling)"},
-      {WindowOf(spec) > 0, "a sliding window (sliding_window)"},
+      {WindowOf(spec) > 0 && (family == nullptr || family->windows != Windows::kAll),
+       "a sliding window in some of the layers (sliding_window)"},
   };
   for (const auto& [has, feature] : features) {
     if (has) reasons.emplace_back(feature);
   }
+  if (reasons.empty()) {
+    Architecture usual = spec;
+    ApplyFamily(*family, usual);
+    if (usual != spec) {
+      reasons.push_back(
+          absl::StrCat("norms, activations, positions or an embedding that models of the family ",
+                       spec.family, " do not have"));
+    }
+  }
   return reasons;
 }
 
-absl::Status CheckTrainable(const Architecture& spec) {
-  TRAINCTL_RETURN_IF_ERROR(Validate(spec));
-  if (const std::vector<std::string> reasons = WhyNotTrainable(spec); !reasons.empty()) {
-    return UsageError(absl::StrCat("this version cannot train the model: ", absl::StrJoin(reasons, "; ")));
-  }
+namespace {
+
+// Biases that a config.json of Llama or Qwen 2 can express: Llama has one switch for all four projections of
+// attention, and Qwen 2 has biases on queries, keys and values alone.
+absl::Status CheckBiasesOfLlama(const Architecture& spec) {
   const Attention& attention = AttentionOf(spec);
-  if (attention.head_dim % 2 != 0) {
-    return UsageError(absl::StrCat("model.head_dim = ", attention.head_dim,
-                                   " is odd: rotary positions turn pairs of elements"));
-  }
-  // Only what a Hugging Face folder can express: Llama has one switch for all four attention biases, Qwen2
-  // has biases on q, k, v alone.
   if (attention.out_bias && !attention.qkv_bias) {
     return UsageError(
         "model.attention_out_bias = true needs model.qkv_bias = true: no Hugging Face architecture of this "
@@ -296,6 +316,67 @@ absl::Status CheckTrainable(const Architecture& spec) {
         "architecture of this family has the first two alone");
   }
   return absl::OkStatus();
+}
+
+// Whether a config.json of the family can express the biases.
+bool CanHaveBiases(const Family& family, const Architecture& spec) {
+  const Attention& attention = AttentionOf(spec);
+  const bool mlp_bias = MlpOf(spec).bias;
+  switch (family.bias) {
+    case Bias::kNone:
+      return !attention.qkv_bias && !attention.out_bias && !mlp_bias;
+    case Bias::kQkv:
+      return !attention.out_bias && !mlp_bias;
+    case Bias::kAttentionByFile:
+      return attention.qkv_bias == attention.out_bias && !mlp_bias;
+    case Bias::kByFile:
+      return attention.qkv_bias == attention.out_bias;
+    case Bias::kAll:
+    case Bias::kUseBias:
+      return attention.qkv_bias == attention.out_bias && attention.qkv_bias == mlp_bias;
+  }
+  return false;
+}
+
+// Every model that is trained can be exported, so its config.json must be able to describe it.
+absl::Status CheckExpressible(const Architecture& spec) {
+  if (spec.family == "llama") return CheckBiasesOfLlama(spec);
+  const Family& family = *FindFamily(spec.family);
+  const Attention& attention = AttentionOf(spec);
+  if (!CanHaveBiases(family, spec)) {
+    return UsageError(absl::StrCat("model.qkv_bias = ", attention.qkv_bias ? "true" : "false",
+                                   ", model.attention_out_bias = ", attention.out_bias ? "true" : "false",
+                                   " and model.mlp_bias = ", MlpOf(spec).bias ? "true" : "false",
+                                   " do not go together in models of the family ", spec.family));
+  }
+  if (!family.has_head_dim && attention.head_dim * attention.heads != spec.hidden) {
+    return UsageError(absl::StrCat("model.head_dim = ", attention.head_dim,
+                                   " must be model.hidden / model.heads in models of the family ",
+                                   spec.family));
+  }
+  if (family.rope_share == 1 && spec.rope.share != 1) {
+    return UsageError(absl::StrCat("model.rope_share = ", spec.rope.share,
+                                   " must be 1 in models of the family ", spec.family));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckTrainable(const Architecture& spec) {
+  TRAINCTL_RETURN_IF_ERROR(Validate(spec));
+  if (const std::vector<std::string> reasons = WhyNotTrainable(spec); !reasons.empty()) {
+    return UsageError(absl::StrCat("this version cannot train the model: ", absl::StrJoin(reasons, "; ")));
+  }
+  const Attention& attention = AttentionOf(spec);
+  if (RotatedDim(spec) % 2 != 0 || RotatedDim(spec) == 0) {
+    const std::string rotated =
+        spec.rope.share == 1 ? std::string("is odd")
+                             : absl::StrCat("times model.rope_share = ", spec.rope.share, " is not even");
+    return UsageError(absl::StrCat("model.head_dim = ", attention.head_dim, " ", rotated,
+                                   ": rotary positions turn pairs of elements"));
+  }
+  return CheckExpressible(spec);
 }
 
 }  // namespace trainctl::model

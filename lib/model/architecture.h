@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "kernels/variants.h"
 
 namespace trainctl::model {
 
@@ -30,6 +31,9 @@ struct Rope {
   double theta = 10000.0;
   std::optional<RopeScaling> scaling;
   bool yarn = false;  // whether YaRN scales the frequencies (arXiv 2309.00071)
+  // Fraction of each head that is rotated. The rotated elements are at the beginning of the head.
+  double share = 1;
+  kernels::RopePairs pairs = kernels::RopePairs::kHalves;
   bool operator==(const Rope&) const = default;
 };
 
@@ -38,6 +42,7 @@ enum class NormKind : uint8_t { kRms, kLayer };
 
 struct Norm {
   NormKind kind = NormKind::kRms;
+  kernels::Gain gain = kernels::Gain::kWeight;
   double eps = 1e-5;
   bool operator==(const Norm&) const = default;
 };
@@ -75,9 +80,10 @@ struct Attention {
 };
 
 struct Mlp {
-  int64_t ffn = 0;       // inner width, in elements
-  bool gated = true;     // true: gate, up and down (SwiGLU, arXiv 2002.05202); false: up and down
-  bool bias = false;     // whether all of its projections have a bias
+  int64_t ffn = 0;    // inner width, in elements
+  bool gated = true;  // true: gate, up and down (SwiGLU, arXiv 2002.05202); false: up and down
+  kernels::Activation activation = kernels::Activation::kSiLU;  // of the gate, or of up without a gate
+  bool bias = false;                                            // whether all of its projections have a bias
   bool clamped = false;  // whether gate and up are clamped before the activation (gpt-oss, arXiv 2508.10925)
   bool operator==(const Mlp&) const = default;
 };
@@ -120,6 +126,8 @@ struct Architecture {
   int64_t learned_positions = 0;  // rows of the position table; 0 for rotary, ALiBi or no positions
   Rope rope;
   Norm norm;
+  bool scales_embedding =
+      false;                    // whether the embedding's output is multiplied by the square root of `hidden`
   bool embedding_norm = false;  // whether a norm follows the embedding (BLOOM, arXiv 2211.05100)
   bool tie_embeddings = false;  // whether the head uses the embedding matrix
   bool head_bias = false;
@@ -153,6 +161,8 @@ inline const Layer& LayerAt(const Architecture& spec, int64_t layer) {
 // model, so do not read those here.
 inline const Attention& AttentionOf(const Architecture& spec) { return spec.kinds[0].attention; }
 inline const Mlp& MlpOf(const Architecture& spec) { return spec.kinds[0].mlp; }
+// Returns the number of elements at the beginning of each head that RoPE rotates.
+int64_t RotatedDim(const Architecture& spec);
 inline NormPlaces NormPlacesOf(const Architecture& spec) { return spec.kinds[0].norms; }
 // Returns whether every projection of attention and of the MLP has a bias.
 bool HasAllLinearBiases(const Architecture& spec);
@@ -186,6 +196,9 @@ void SetExperts(Architecture& spec, const std::optional<Experts>& experts, int64
 
 // Returns the sliding window of the layers that have one, in tokens, or 0 if no layer has one.
 int64_t WindowOf(const Architecture& spec);
+// Returns the longest sequence, in tokens, for which the trainer computes what the model defines. This is
+// `max_position` or, if it is shorter, the sliding window, because the trainer computes full attention.
+int64_t LongestContext(const Architecture& spec);
 // Returns the fraction of layers that have a window. The model must have at least one layer.
 double WindowShare(const Architecture& spec);
 // Sets the window of all layers. If `period` is positive, every `period`-th layer gets no window.

@@ -1,8 +1,10 @@
 // The graph of a Llama-like model: which operators a block consists of, and their sizes.
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
+#include "absl/base/casts.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "model/graph.h"
@@ -11,6 +13,11 @@
 
 namespace trainctl::model {
 namespace {
+
+float RoundToBf16(float value) {
+  const uint32_t bits = absl::bit_cast<uint32_t>(value);
+  return absl::bit_cast<float>((bits + 0x7FFFU + ((bits >> 16) & 1U)) & 0xFFFF0000U);
+}
 
 class BlockBuilder {
  public:
@@ -38,32 +45,29 @@ class BlockBuilder {
                  EmbeddingAttributes{.vocab = tokens.count, .hidden = spec_.hidden, .first = tokens.begin},
              .weights = {Read(absl::StrCat(names_.embedding, ".weight"))}},
             "hidden");
-    segment_.outputs = {LeaveProducts(looked_up)};
+    const int hidden = LeaveProducts(looked_up);
+    segment_.outputs = {spec_.scales_embedding ? AddEmbeddingScale(hidden) : hidden};
   }
 
   // `number`: of a layer of that kind.
   void BuildLayer(int64_t number) {
     const std::string prefix = absl::StrCat(names_.layers, number, ".");
     const int input = AddInput();
-    const int normed = EnterProducts(AddRmsNorm(input, prefix + names_.attention_norm, "attention_input"));
+    const int normed = EnterProducts(AddNorm(input, prefix + names_.attention_norm, "attention_input"));
     const int attended = AddAttention(normed, prefix);
     const int projected = AddLastProduct(attended, prefix, names_.attention_output, attention_.out_bias,
                                          EvenShare(prefix + names_.attention_output), "attention_output");
     const int middle = AddResidual(input, projected, "middle");
-    const int mlp_input = EnterProducts(AddRmsNorm(middle, prefix + names_.mlp_norm, "mlp_input"));
-    const int64_t ffn = EvenShare(prefix + names_.gate);
-    const int gate_up =
-        AddLinear(mlp_input, prefix, {names_.gate, names_.up}, mlp_.bias, spec_.hidden, 2 * ffn, "gate_up");
-    const int activated =
-        Add({.attributes = SwiGluAttributes{.ffn = ffn}, .inputs = {gate_up}, .formed_again = forms_again_},
-            "activated");
+    const int mlp_input = EnterProducts(AddNorm(middle, prefix + names_.mlp_norm, "mlp_input"));
+    const int64_t ffn = EvenShare(prefix + names_.up);
+    const int activated = mlp_.gated ? AddGatedUp(mlp_input, prefix, ffn) : AddUp(mlp_input, prefix, ffn);
     const int down = AddLastProduct(activated, prefix, names_.down, mlp_.bias, ffn, "mlp_output");
     segment_.outputs = {AddResidual(middle, down, "output")};
   }
 
   void BuildHead() {
     forms_again_ = false;  // nothing of it waits
-    const int normed = EnterProducts(AddRmsNorm(AddInput(), names_.final_norm, "head_input"));
+    const int normed = EnterProducts(AddNorm(AddInput(), names_.final_norm, "head_input"));
     const std::string matrix = spec_.tie_embeddings ? names_.embedding : names_.head;
     const TensorShare tokens = Share(matrix);
     // The first rank has most rows of the matrix, and all ranks have as many of logits.
@@ -130,12 +134,41 @@ class BlockBuilder {
     return outputs.empty() ? -1 : outputs[0];
   }
 
-  int AddRmsNorm(int input, const std::string& weight, const std::string& name) {
-    return Add({.attributes = RmsNormAttributes{.hidden = spec_.hidden, .eps = spec_.norm.eps},
-                .inputs = {input},
-                .weights = {Read(weight + ".weight")},
+  int AddNorm(int input, const std::string& module, const std::string& name) {
+    const Norm& norm = spec_.norm;
+    Operator op{.inputs = {input}, .weights = {Read(module + ".weight")}, .formed_again = forms_again_};
+    if (norm.kind == NormKind::kLayer) {
+      op.attributes = LayerNormAttributes{.hidden = spec_.hidden, .eps = norm.eps, .gain = norm.gain};
+      op.biases = {Read(module + ".bias")};
+    } else {
+      op.attributes = RmsNormAttributes{.hidden = spec_.hidden, .eps = norm.eps, .gain = norm.gain};
+    }
+    return Add(std::move(op), name);
+  }
+
+  // transformers rounds the factor to the type of the weights, too.
+  int AddEmbeddingScale(int input) {
+    const auto root = static_cast<float>(std::sqrt(static_cast<double>(spec_.hidden)));
+    const double factor = segment_.dtype == DType::kBF16 ? RoundToBf16(root) : root;
+    return Add({.attributes = ScaleAttributes{.cols = spec_.hidden, .factor = factor}, .inputs = {input}},
+               "hidden_scaled");
+  }
+
+  int AddGatedUp(int input, const std::string& prefix, int64_t ffn) {
+    const int gate_up =
+        AddLinear(input, prefix, {names_.gate, names_.up}, mlp_.bias, spec_.hidden, 2 * ffn, "gate_up");
+    return Add({.attributes = SwiGluAttributes{.ffn = ffn, .activation = mlp_.activation},
+                .inputs = {gate_up},
                 .formed_again = forms_again_},
-               name);
+               "activated");
+  }
+
+  int AddUp(int input, const std::string& prefix, int64_t ffn) {
+    const int up = AddLinear(input, prefix, {names_.up}, mlp_.bias, spec_.hidden, ffn, "up");
+    return Add({.attributes = ActivationAttributes{.cols = ffn, .activation = mlp_.activation},
+                .inputs = {up},
+                .formed_again = forms_again_},
+               "activated");
   }
 
   int AddExchange(int input, TensorExchange way, const char* what) {
@@ -190,11 +223,14 @@ class BlockBuilder {
     const int64_t row = (heads + 2 * kv_heads) * attention_.head_dim;
     const int qkv = AddLinear(input, prefix, {names_.query, names_.key, names_.value}, attention_.qkv_bias,
                               spec_.hidden, row, "qkv");
+    const int normed = attention_.qk_norm == QkNorm::kHead ? AddHeadNorm(qkv, prefix, heads, kv_heads) : qkv;
     const int rotated = Add({.attributes = RopeAttributes{.rotated_heads = heads + kv_heads,
                                                           .head_dim = attention_.head_dim,
+                                                          .rotated_dim = RotatedDim(spec_),
+                                                          .pairs = spec_.rope.pairs,
                                                           .row = row,
                                                           .angle_table = 0},
-                             .inputs = {qkv}},
+                             .inputs = {normed}},
                             "qkv_rotated");
     return Add(
         {.attributes =
@@ -202,6 +238,19 @@ class BlockBuilder {
          .inputs = {rotated},
          .formed_again = forms_attention_again_},
         "attended");
+  }
+
+  int AddHeadNorm(int qkv, const std::string& prefix, int64_t heads, int64_t kv_heads) {
+    const HeadNormAttributes attributes{.heads = heads,
+                                        .kv_heads = kv_heads,
+                                        .head_dim = attention_.head_dim,
+                                        .eps = spec_.norm.eps,
+                                        .gain = spec_.norm.gain};
+    return Add({.attributes = attributes,
+                .inputs = {qkv},
+                .weights = {Read(absl::StrCat(prefix, names_.query_norm, ".weight")),
+                            Read(absl::StrCat(prefix, names_.key_norm, ".weight"))}},
+               "qkv_normed");
   }
 
   int AddResidual(int stream, int update, const std::string& name) {
@@ -231,7 +280,7 @@ std::vector<int> FirstParameters(const Architecture& spec, const std::vector<Par
 }  // namespace
 
 AngleTable AnglesOf(const Architecture& spec) {
-  return {.head_dim = AttentionOf(spec).head_dim, .theta = spec.rope.theta, .scaling = spec.rope.scaling};
+  return {.rotated_dim = RotatedDim(spec), .theta = spec.rope.theta, .scaling = spec.rope.scaling};
 }
 
 int64_t Graph::border_bytes() const {

@@ -14,125 +14,13 @@
 #include "absl/strings/str_replace.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "model/families.h"
 #include "model/neutral_fields.h"
-#include "model/parameter_names.h"
 
 namespace trainctl::model {
 namespace {
 
-enum class Mixture : uint8_t { kNone, kRouted, kLatent };  // kLatent: DeepSeek's attention and experts
-enum class Bias : uint8_t {
-  kNone,
-  kQkv,     // of queries, keys and values (mixtures may say otherwise in qkv_bias)
-  kAll,     // of every linear layer, unless attention_bias (or OPT's enable_bias) says otherwise
-  kByFile,  // attention_bias and mlp_bias say it
-  kUseBias  // use_bias, bias or no_bias says it for every linear layer; see `bias_default`
-};
-
-// Which layers attend within a sliding window (transformers, modeling_<family>.py): all; all but every n-th;
-// every second; those from max_window_layers on, if use_sliding_window says so.
-enum class Windows : uint8_t { kNone, kAll, kPattern, kEverySecond, kUpper };
-
-// What a family has beyond the sizes in its file, from its modeling_*.py and configuration_*.py in
-// huggingface/transformers.
-struct Family {
-  const char* model_type;
-  bool gated = true;
-  NormKind norm = NormKind::kRms;
-  Bias bias = Bias::kNone;
-  bool bias_default = false;  // where the file does not say
-  bool tied_default = false;  // where the file does not say
-  bool learned_positions = false;
-  QkNorm qk_norm = QkNorm::kNone;
-  NormPlaces norms = NormPlaces::kBefore;
-  bool embedding_norm = false;
-  bool head_bias = false;
-  bool expert_bias = false;
-  bool gated_shared_experts = false;
-  bool attention_sinks = false;
-  Windows windows = Windows::kNone;
-  Mixture mixture = Mixture::kNone;
-  bool clamped_gate = false;
-  // The class of transformers that the trainer reproduces; null: of another family than the trainer's.
-  const char* trained_as = nullptr;
-};
-
-constexpr Family kFamilies[] = {
-    {.model_type = "llama", .bias = Bias::kByFile, .trained_as = "LlamaForCausalLM"},
-    {.model_type = "mistral", .windows = Windows::kAll},
-    {.model_type = "mixtral", .windows = Windows::kAll, .mixture = Mixture::kRouted},
-    {.model_type = "qwen2", .bias = Bias::kQkv, .windows = Windows::kUpper, .trained_as = "Qwen2ForCausalLM"},
-    {.model_type = "qwen2_moe",
-     .bias = Bias::kQkv,
-     .gated_shared_experts = true,
-     .windows = Windows::kUpper,
-     .mixture = Mixture::kRouted},
-    {.model_type = "qwen3", .bias = Bias::kByFile, .qk_norm = QkNorm::kHead, .windows = Windows::kUpper},
-    {.model_type = "qwen3_moe",
-     .bias = Bias::kByFile,
-     .qk_norm = QkNorm::kHead,
-     .windows = Windows::kUpper,
-     .mixture = Mixture::kRouted},
-    {.model_type = "deepseek_v2", .mixture = Mixture::kLatent},
-    {.model_type = "deepseek_v3", .mixture = Mixture::kLatent},
-    {.model_type = "kimi_k2", .mixture = Mixture::kLatent},
-    {.model_type = "olmoe", .qk_norm = QkNorm::kWhole, .mixture = Mixture::kRouted},
-    {.model_type = "gpt_oss",
-     .bias = Bias::kAll,
-     .expert_bias = true,
-     .attention_sinks = true,
-     .windows = Windows::kEverySecond,
-     .mixture = Mixture::kRouted,
-     .clamped_gate = true},
-    {.model_type = "olmo2", .bias = Bias::kByFile, .qk_norm = QkNorm::kWhole},
-    {.model_type = "smollm3", .bias = Bias::kByFile, .tied_default = true},
-    {.model_type = "granite", .bias = Bias::kByFile, .tied_default = true},
-    {.model_type = "gemma", .tied_default = true},
-    {.model_type = "gemma2",
-     .tied_default = true,
-     .norms = NormPlaces::kBeforeAndAfter,
-     .windows = Windows::kEverySecond},
-    {.model_type = "gemma3_text",
-     .tied_default = true,
-     .qk_norm = QkNorm::kHead,
-     .norms = NormPlaces::kBeforeAndAfter,
-     .windows = Windows::kPattern},
-    {.model_type = "internlm2", .bias = Bias::kUseBias},
-    {.model_type = "phi3", .windows = Windows::kAll},
-    {.model_type = "phi",
-     .gated = false,
-     .norm = NormKind::kLayer,
-     .bias = Bias::kAll,
-     .norms = NormPlaces::kShared,
-     .head_bias = true},
-    {.model_type = "gpt2",
-     .gated = false,
-     .norm = NormKind::kLayer,
-     .bias = Bias::kAll,
-     .tied_default = true,
-     .learned_positions = true},
-    {.model_type = "gpt_neox", .gated = false, .norm = NormKind::kLayer, .bias = Bias::kAll},
-    {.model_type = "opt",
-     .gated = false,
-     .norm = NormKind::kLayer,
-     .bias = Bias::kAll,
-     .tied_default = true,
-     .learned_positions = true},
-    {.model_type = "bloom",
-     .gated = false,
-     .norm = NormKind::kLayer,
-     .bias = Bias::kAll,
-     .tied_default = true,
-     .embedding_norm = true},
-    {.model_type = "mpt", .gated = false, .bias = Bias::kUseBias, .tied_default = true},
-    {.model_type = "starcoder2",
-     .gated = false,
-     .norm = NormKind::kLayer,
-     .bias = Bias::kUseBias,
-     .bias_default = true,
-     .tied_default = true,
-     .windows = Windows::kAll},
-};
+bool IsTrained(const Family& family) { return family.class_name != nullptr; }
 
 // A whole number, also if it is written as 512.0.
 std::optional<int64_t> WholeNumber(const Json& value) {
@@ -163,6 +51,9 @@ class Reader {
     }
     return nullptr;
   }
+
+  // Whether the field is there, null or not.
+  bool Has(const char* key) const { return object_.contains(key); }
 
   int64_t Int(std::initializer_list<const char*> keys, int64_t fallback) {
     const Json* value = Find(keys);
@@ -280,6 +171,8 @@ int64_t ReadSizes(Reader& reader, const Family& family, int64_t least_layers, Ar
   layer.mlp.ffn = reader.Int({"intermediate_size", "n_inner", "ffn_dim"}, usual_ffn);
   if (reader.Find({"head_dim"}) != nullptr) {
     attention.head_dim = reader.Required({"head_dim"});
+  } else if (family.head_dim > 0) {
+    attention.head_dim = family.head_dim;
   } else if (attention.heads > 0 && family.mixture != Mixture::kLatent) {
     if (spec.hidden % attention.heads != 0) {
       reader.Fail("num_attention_heads", "a divisor of hidden_size, since head_dim is not given");
@@ -300,7 +193,11 @@ void ReadBiases(Reader& reader, const Family& family, Layer& layer) {
     case Bias::kNone:
       return;
     case Bias::kQkv:
-      attention.qkv_bias = family.trained_as != nullptr || reader.Bool("qkv_bias", true);
+      if (family.qkv_bias_key != nullptr) {
+        attention.qkv_bias = reader.Bool(family.qkv_bias_key, false);
+      } else {
+        attention.qkv_bias = IsTrained(family) || reader.Bool("qkv_bias", true);
+      }
       return;
     case Bias::kAll:
       layer.mlp.bias = reader.Bool("enable_bias", true);
@@ -309,6 +206,9 @@ void ReadBiases(Reader& reader, const Family& family, Layer& layer) {
     case Bias::kByFile:
       attention.qkv_bias = attention.out_bias = reader.Bool("attention_bias", false);
       layer.mlp.bias = reader.Bool("mlp_bias", false);
+      return;
+    case Bias::kAttentionByFile:
+      attention.qkv_bias = attention.out_bias = reader.Bool("attention_bias", false);
       return;
     case Bias::kUseBias:
       layer.mlp.bias = reader.Bool("use_bias", reader.Bool("bias", family.bias_default));
@@ -401,15 +301,22 @@ std::vector<bool> WindowedLayers(Reader& reader, Windows windows, int64_t stated
   return has_window;
 }
 
-void ReadWindow(Reader& reader, Windows windows, int64_t stated_layers, Architecture& spec) {
+void ReadWindow(Reader& reader, const Family& family, int64_t stated_layers, Architecture& spec) {
+  const Windows windows = family.windows;
   if (windows == Windows::kNone) return;
-  const int64_t window = reader.Int({"sliding_window"}, 0);
+  const int64_t window = reader.Int({"sliding_window"}, reader.Has("sliding_window") ? 0 : family.window);
   if (!reader.Bool("use_sliding_window", windows != Windows::kUpper)) return;
   SetWindows(spec, window, WindowedLayers(reader, windows, stated_layers, NumLayers(spec)));
 }
 
+// A family in which heads are always rotated as a whole ignores other fractions, so they are refused.
+void ReadRopeShare(Reader& reader, const Family& family, Architecture& spec) {
+  if (family.rope_share == 1) return reader.Only("partial_rotary_factor", 1.0);
+  spec.rope.share = reader.Number({"partial_rotary_factor"}, spec.rope.share);
+}
+
 // `rope_scaling`, or `rope_parameters` of newer transformers (which carries rope_theta as well).
-std::vector<std::string> ReadRopeTable(const Json& object, Architecture& spec) {
+std::vector<std::string> ReadRopeTable(const Json& object, const Family& family, Architecture& spec) {
   if (!object.is_object()) return {"must be an object"};
   Reader reader(object, "", /*all_spellings=*/true);
   const Json* old_kind = reader.Find({"type"});
@@ -424,7 +331,7 @@ std::vector<std::string> ReadRopeTable(const Json& object, Architecture& spec) {
   }
   if (old_kind != nullptr && *kind != *old_kind) reader.Refuse("type", "equal to 'rope_type'");
   spec.rope.theta = reader.Number({"rope_theta"}, spec.rope.theta);
-  reader.Only("partial_rotary_factor", 1.0);
+  ReadRopeShare(reader, family, spec);
   if (*kind == "llama3") {
     RopeScaling& scaling = spec.rope.scaling.emplace();
     for (const auto& [key, value] : {std::pair{"factor", &scaling.factor},
@@ -447,8 +354,10 @@ std::vector<std::string> ReadRopeTable(const Json& object, Architecture& spec) {
   return reader.unknown_fields();
 }
 
-void ReadRope(Reader& reader, Architecture& spec) {
-  spec.rope.theta = reader.Number({"rope_theta"}, spec.rope.theta);
+void ReadRope(Reader& reader, const Family& family, Architecture& spec) {
+  spec.rope.theta = reader.Number({"rope_theta"}, family.rope_theta);
+  spec.rope.share = family.rope_share;
+  if (family.rope_share != 1) ReadRopeShare(reader, family, spec);
   const double outer_theta = spec.rope.theta;
   std::optional<RopeScaling> first;
   for (const char* table : {"rope_scaling", "rope_parameters"}) {
@@ -456,7 +365,7 @@ void ReadRope(Reader& reader, Architecture& spec) {
     if (object == nullptr) continue;
     const bool is_second = spec.rope.scaling.has_value() || first.has_value();
     first = std::exchange(spec.rope.scaling, std::nullopt);
-    for (const std::string& reason : ReadRopeTable(*object, spec)) {
+    for (const std::string& reason : ReadRopeTable(*object, family, spec)) {
       reader.Refuse(absl::StrCat(table, ": ", reason));
     }
     if (is_second && first != spec.rope.scaling)
@@ -467,19 +376,32 @@ void ReadRope(Reader& reader, Architecture& spec) {
   }
 }
 
-// What no size depends on. An absent field has the default of Llama in transformers.
+// What no size depends on. An absent field has its default in transformers.
 void ReadMathematics(Reader& reader, const Family& family, Architecture& spec) {
-  const absl::string_view type = family.model_type;
-  spec.max_position = reader.Position({"max_position_embeddings", "n_positions", "max_seq_len"},
-                                      type == "qwen2" ? 32768 : 2048);
-  spec.norm.eps = reader.Number({"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon"}, 1e-6);
+  spec.max_position =
+      reader.Position({"max_position_embeddings", "n_positions", "max_seq_len"}, family.max_position);
+  spec.norm.eps =
+      reader.Number({family.norm_eps_key, "layer_norm_eps", "layer_norm_epsilon"}, family.norm_eps);
   spec.init_std = reader.Number({"initializer_range"}, spec.init_std);
-  ReadRope(reader, spec);
+  ReadRope(reader, family, spec);
 }
 
-// Fields of Llama and Qwen2 that have one value where the trainer reproduces them.
+void RefuseOtherActivations(Reader& reader, const Family& family) {
+  const Json* other = reader.Find({"hidden_act"});
+  const Json* stated = reader.Find({family.activation_key});
+  const Json* value = stated != nullptr ? stated : other;
+  if (value == nullptr) return;
+  const absl::Span<const char* const> names = NamesOf(family.activation);
+  const bool is_known =
+      std::any_of(names.begin(), names.end(), [&](const char* name) { return *value == name; });
+  if (is_known) return;
+  reader.Refuse(value == stated ? family.activation_key : "hidden_act",
+                absl::StrCat("\"", names[0], "\" (nothing else is implemented)"));
+}
+
+// Fields with a single value for which the trainer computes what the family's class in transformers computes.
 void RefuseOtherMathematics(Reader& reader, const Family& family) {
-  const std::string head = family.trained_as;
+  const std::string head = family.class_name;
   const std::string base = absl::StrReplaceAll(head, {{"ForCausalLM", "Model"}});  // saved without its head
   if (const Json* value = reader.Find({"architectures"}); value != nullptr && *value != Json::array() &&
                                                           *value != Json::array({head}) &&
@@ -487,18 +409,15 @@ void RefuseOtherMathematics(Reader& reader, const Family& family) {
     reader.Refuse("architectures",
                   absl::StrCat(Json::array({head}).dump(), " (nothing else is implemented)"));
   }
-  if (const Json* value = reader.Find({"hidden_act"});
-      value != nullptr && *value != "silu" && *value != "swish") {  // two names of one function
-    reader.Refuse("hidden_act", "\"silu\" (nothing else is implemented)");
-  }
+  RefuseOtherActivations(reader, family);
   reader.Only("use_sliding_window", false);
-  if (absl::string_view(family.model_type) == "llama") {
-    const Json* windows = reader.Find({"use_sliding_window"});
-    if (windows != nullptr) reader.Find({"sliding_window"});  // the size of a window that is not used
-  } else {
+  const absl::string_view type = family.model_type;
+  if (type == "qwen2") {
     // Queries, keys and values have biases in every Qwen2, and the output has none.
     reader.Only("qkv_bias", true);
     reader.Find({"attention_bias"});
+  } else if (reader.Find({"use_sliding_window"}) != nullptr) {
+    reader.Find({"sliding_window"});  // the size of a window that is not used
   }
   if (const Json* layer_types = reader.Find({"layer_types"}); layer_types != nullptr) {
     const bool all_full = layer_types->is_array() &&
@@ -509,13 +428,6 @@ void RefuseOtherMathematics(Reader& reader, const Family& family) {
     }
   }
   reader.RefuseTheRest(IsNeutral);
-}
-
-const Family* FindFamily(absl::string_view model_type) {
-  for (const Family& family : kFamilies) {
-    if (model_type == family.model_type) return &family;
-  }
-  return nullptr;
 }
 
 Json JsonOfIds(const std::vector<int64_t>& ids) {
@@ -540,15 +452,15 @@ const char* TorchName(DType dtype) {
 
 std::vector<std::string> ConfigModelTypes() {
   std::vector<std::string> names;
-  for (const Family& family : kFamilies) names.emplace_back(family.model_type);
+  for (const Family& family : Families()) names.emplace_back(family.model_type);
   std::sort(names.begin(), names.end());
   return names;
 }
 
 std::vector<std::string> TrainedModelTypes() {
   std::vector<std::string> names;
-  for (const Family& family : kFamilies) {
-    if (family.trained_as != nullptr) names.emplace_back(family.model_type);
+  for (const Family& family : Families()) {
+    if (IsTrained(family)) names.emplace_back(family.model_type);
   }
   return names;
 }
@@ -560,33 +472,24 @@ absl::StatusOr<ConfigModel> ReadConfigJson(absl::string_view json_text, absl::st
   const auto type = config.find("model_type");
   const Family* family =
       type != config.end() && type->is_string() ? FindFamily(type->get<std::string>()) : nullptr;
-  Reader reader(config, what, family != nullptr && family->trained_as == nullptr);
+  Reader reader(config, what, family != nullptr && !IsTrained(*family));
   reader.Find({"model_type"});
   if (family == nullptr) {
     reader.Fail("model_type",
                 absl::StrCat("one of ", absl::StrJoin(ConfigModelTypes(), ", "),
-                             " (to be trained: ", absl::StrJoin(TrainedModelTypes(), " or "),
+                             " (to be trained: ", absl::StrJoin(TrainedModelTypes(), ", "),
                              "; the others can be planned: trainctl plan RECIPE --as megatron-core)"));
     return reader.status();
   }
   ConfigModel model;
   model.model_type = family->model_type;
   Architecture& spec = model.spec;
-  // A trained family without names of its own takes Llama's.
-  const bool named_as_llama =
-      family->trained_as != nullptr && FindParameterNames(family->model_type) == nullptr;
-  spec.family = named_as_llama ? "llama" : family->model_type;
+  const bool is_llama = IsTrained(*family) && family->names == nullptr;
+  spec.family = is_llama ? "llama" : family->model_type;
   Layer& layer = spec.kinds[0];  // all are alike until experts and windows are read
-  layer.attention.qk_norm = family->qk_norm;
-  const bool may_have_qk_norm = family->qk_norm == QkNorm::kNone && family->trained_as == nullptr;
+  ApplyFamily(*family, spec);
+  const bool may_have_qk_norm = family->qk_norm == QkNorm::kNone && !IsTrained(*family);
   if (may_have_qk_norm && reader.Bool("qk_layernorm", false)) layer.attention.qk_norm = QkNorm::kHead;
-  layer.attention.sinks = family->attention_sinks;
-  layer.mlp.gated = family->gated;
-  layer.mlp.clamped = family->clamped_gate;
-  layer.norms = family->norms;
-  spec.norm.kind = family->norm;
-  spec.embedding_norm = family->embedding_norm;
-  spec.head_bias = family->head_bias;
   const int64_t layers = ReadSizes(reader, *family, least_layers, spec);
   ReadBiases(reader, *family, layer);
   spec.tie_embeddings = reader.Bool("tie_word_embeddings", family->tied_default);
@@ -594,12 +497,12 @@ absl::StatusOr<ConfigModel> ReadConfigJson(absl::string_view json_text, absl::st
   if (family->mixture != Mixture::kNone) ReadExperts(reader, *family, spec);
   const bool has_mlp = FindExperts(spec) == nullptr || NumDenseLayers(spec) > 0;
   if (has_mlp && MlpOf(spec).ffn == 0) reader.Fail("intermediate_size", "a whole number of at least 1");
-  ReadWindow(reader, family->windows, layers, spec);
+  ReadWindow(reader, *family, layers, spec);
   if (model.model_type == "opt" && reader.Int({"word_embed_proj_dim"}, spec.hidden) != spec.hidden) {
     reader.Fail("word_embed_proj_dim", "equal to hidden_size");
   }
   ReadMathematics(reader, *family, spec);
-  if (family->trained_as != nullptr) {
+  if (IsTrained(*family)) {
     RefuseOtherMathematics(reader, *family);
     model.unknown_fields = reader.unknown_fields();
   }
@@ -621,29 +524,62 @@ absl::StatusOr<Architecture> FromHuggingFaceConfig(absl::string_view json_text, 
 }
 
 std::string ModelTypeOf(const Architecture& spec) {
+  if (spec.family != "llama") return spec.family;
   return AttentionOf(spec).qkv_bias && !AttentionOf(spec).out_bias ? "qwen2" : "llama";
 }
 
+namespace {
+
+void WriteBiases(const Family& family, const Architecture& spec, Json& config) {
+  switch (family.bias) {
+    case Bias::kNone:
+    case Bias::kAll:
+      return;
+    case Bias::kQkv:
+      if (family.qkv_bias_key != nullptr) config[family.qkv_bias_key] = AttentionOf(spec).qkv_bias;
+      return;
+    case Bias::kByFile:
+      config["attention_bias"] = AttentionOf(spec).qkv_bias;
+      config["mlp_bias"] = MlpOf(spec).bias;
+      return;
+    case Bias::kAttentionByFile:
+      config["attention_bias"] = AttentionOf(spec).qkv_bias;
+      return;
+    case Bias::kUseBias:
+      config["use_bias"] = MlpOf(spec).bias;
+      return;
+  }
+}
+
+void WriteWindows(const Family& family, const Architecture& spec, Json& config) {
+  if (family.windows == Windows::kUpper) config["use_sliding_window"] = false;
+  if (family.windows != Windows::kAll) return;
+  const int64_t window = WindowOf(spec);
+  config["sliding_window"] = window > 0 ? Json(window) : Json(nullptr);
+}
+
+}  // namespace
+
 std::string ToHuggingFaceConfig(const Architecture& spec, DType dtype, const SpecialTokens& tokens) {
   const std::string model_type = ModelTypeOf(spec);
-  const bool qwen2 = model_type == "qwen2";
+  const Family& family = *FindFamily(model_type);
   const Attention& attention = AttentionOf(spec);
   Json config = {
-      {"architectures", Json::array({qwen2 ? "Qwen2ForCausalLM" : "LlamaForCausalLM"})},
+      {"architectures", Json::array({family.class_name})},
       {"model_type", model_type},
       {"hidden_size", spec.hidden},
       {"intermediate_size", MlpOf(spec).ffn},
       {"num_hidden_layers", NumLayers(spec)},
       {"num_attention_heads", attention.heads},
       {"num_key_value_heads", attention.kv_heads},
-      {"head_dim", attention.head_dim},
       {"vocab_size", spec.vocab},
       {"max_position_embeddings", spec.max_position},
-      {"rms_norm_eps", spec.norm.eps},
+      {family.norm_eps_key, spec.norm.eps},
       {"rope_theta", spec.rope.theta},
       {"rope_scaling", nullptr},
       {"tie_word_embeddings", spec.tie_embeddings},
   };
+  if (family.has_head_dim) config["head_dim"] = attention.head_dim;
   if (spec.rope.scaling.has_value()) {
     config["rope_scaling"] = {{"rope_type", "llama3"},
                               {"factor", spec.rope.scaling->factor},
@@ -651,13 +587,11 @@ std::string ToHuggingFaceConfig(const Architecture& spec, DType dtype, const Spe
                               {"high_freq_factor", spec.rope.scaling->high_freq_factor},
                               {"original_max_position_embeddings", spec.rope.scaling->original_max_position}};
   }
-  if (qwen2) {
-    config["use_sliding_window"] = false;
-  } else {
-    config["attention_bias"] = attention.qkv_bias;
-    config["mlp_bias"] = MlpOf(spec).bias;
-  }
-  config["hidden_act"] = "silu";
+  if (family.rope_share != 1) config["partial_rotary_factor"] = spec.rope.share;
+  WriteWindows(family, spec, config);
+  WriteBiases(family, spec, config);
+  config["hidden_act"] = NamesOf(family.activation)[0];
+  config[family.activation_key] = config["hidden_act"];
   config["initializer_range"] = spec.init_std;
   config["attention_dropout"] = 0.0;
   config["bos_token_id"] = JsonOfIds(tokens.bos);

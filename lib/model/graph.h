@@ -16,7 +16,7 @@ namespace trainctl::model {
 
 // Parameters of a table of rotary position angles (RopeAttributes::angle_table).
 struct AngleTable {
-  int64_t head_dim = 0;
+  int64_t rotated_dim = 0;  // rotated elements of each head
   double theta = 0;
   std::optional<RopeScaling> scaling;
   bool operator==(const AngleTable&) const = default;

@@ -17,6 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "base/collective.h"
 #include "base/dtype_id.h"
+#include "kernels/variants.h"
 #include "model/work.h"
 
 namespace trainctl::model {
@@ -32,13 +33,17 @@ enum class OpKind : uint8_t {
   kLinear,              // [n, in] -> [n, out]; adjacent weights are used as a single matrix
   kRope,                // [n, (heads + 2 kv_heads) head_dim]; rotates q and k in place
   kAttention,           // [n, (heads + 2 kv_heads) head_dim] -> [n, heads head_dim], lse [heads, n]
-  kSwiGlu,              // [n, 2 ffn] -> [n, ffn]
+  kSwiGlu,              // [n, 2 ffn] -> [n, ffn]; SwiGLU, or the same with another activation
   kAdd,                 // residual addition; overwrites its second input
   kLinearCrossEntropy,  // [n, hidden] -> loss; computes its gradient together with the loss
   kBias,                // adds a bias in place, after a sum over ranks that would otherwise add it repeatedly
   kTensorExchange,      // collective between tensor-parallel ranks
+  kLayerNorm,           // [n, hidden] -> [n, hidden], mean [n], rstd [n]
+  kHeadNorm,            // [n, (heads + 2 kv_heads) head_dim]; RMSNorm of each head of q and k, in place
+  kActivation,          // [n, cols] -> [n, cols]
+  kScale,               // [n, cols]; multiplies by a constant, in place
 };
-inline constexpr int kNumOpKinds = 10;
+inline constexpr int kNumOpKinds = 14;
 
 // Sizes of one operator. Execution and cost estimates use these sizes instead of the model's. A
 // tensor-parallel rank runs the same operator with smaller sizes, such as half of the heads.
@@ -51,6 +56,7 @@ struct EmbeddingAttributes {
 struct RmsNormAttributes {
   int64_t hidden = 0;
   double eps = 0;
+  kernels::Gain gain = kernels::Gain::kWeight;
   bool operator==(const RmsNormAttributes&) const = default;
 };
 struct LinearAttributes {
@@ -60,6 +66,8 @@ struct LinearAttributes {
 struct RopeAttributes {
   int64_t rotated_heads = 0;  // number of heads at the beginning of each row to rotate: queries and keys
   int64_t head_dim = 0;
+  int64_t rotated_dim = 0;  // number of elements at the beginning of each head to rotate
+  kernels::RopePairs pairs = kernels::RopePairs::kHalves;
   int64_t row = 0;         // elements per row, including those that are not rotated
   size_t angle_table = 0;  // index of the table of angles to use (Graph::angles)
   bool operator==(const RopeAttributes&) const = default;
@@ -70,6 +78,7 @@ struct AttentionAttributes {
 };
 struct SwiGluAttributes {
   int64_t ffn = 0;
+  kernels::Activation activation = kernels::Activation::kSiLU;
   bool operator==(const SwiGluAttributes&) const = default;
 };
 struct AddAttributes {
@@ -102,11 +111,35 @@ struct TensorExchangeAttributes {
   TensorExchange way = TensorExchange::kGatherRows;
   bool operator==(const TensorExchangeAttributes&) const = default;
 };
+struct LayerNormAttributes {
+  int64_t hidden = 0;
+  double eps = 0;
+  kernels::Gain gain = kernels::Gain::kWeight;
+  bool operator==(const LayerNormAttributes&) const = default;
+};
+// The operator's weights are those of queries and of keys. Each is shared by all heads.
+struct HeadNormAttributes {
+  int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  double eps = 0;
+  kernels::Gain gain = kernels::Gain::kWeight;
+  bool operator==(const HeadNormAttributes&) const = default;
+};
+struct ActivationAttributes {
+  int64_t cols = 0;
+  kernels::Activation activation = kernels::Activation::kSiLU;
+  bool operator==(const ActivationAttributes&) const = default;
+};
+struct ScaleAttributes {
+  int64_t cols = 0;
+  double factor = 1;
+  bool operator==(const ScaleAttributes&) const = default;
+};
 // The alternatives are in the order of OpKind.
 using OperatorAttributes =
     std::variant<EmbeddingAttributes, RmsNormAttributes, LinearAttributes, RopeAttributes,
                  AttentionAttributes, SwiGluAttributes, AddAttributes, LinearCrossEntropyAttributes,
-                 BiasAttributes, TensorExchangeAttributes>;
+                 BiasAttributes, TensorExchangeAttributes, LayerNormAttributes, HeadNormAttributes,
+                 ActivationAttributes, ScaleAttributes>;
 static_assert(std::variant_size_v<OperatorAttributes> == kNumOpKinds);
 
 // The passes of an operator. Each pass over a block runs some of them (schedule/operator_passes.h).
@@ -164,12 +197,13 @@ struct OperatorEntry {
 };
 extern const OperatorEntry kEmbeddingOperator, kRmsNormOperator, kLinearOperator, kRopeOperator,
     kAttentionOperator, kSwiGluOperator, kAddOperator, kLinearCrossEntropyOperator, kBiasOperator,
-    kTensorExchangeOperator;
+    kTensorExchangeOperator, kLayerNormOperator, kHeadNormOperator, kActivationOperator, kScaleOperator;
 // Indexed by OpKind.
 inline constexpr const OperatorEntry* kOperators[kNumOpKinds] = {
-    &kEmbeddingOperator, &kRmsNormOperator,       &kLinearOperator, &kRopeOperator,
-    &kAttentionOperator, &kSwiGluOperator,        &kAddOperator,    &kLinearCrossEntropyOperator,
-    &kBiasOperator,      &kTensorExchangeOperator};
+    &kEmbeddingOperator,  &kRmsNormOperator,        &kLinearOperator,    &kRopeOperator,
+    &kAttentionOperator,  &kSwiGluOperator,         &kAddOperator,       &kLinearCrossEntropyOperator,
+    &kBiasOperator,       &kTensorExchangeOperator, &kLayerNormOperator, &kHeadNormOperator,
+    &kActivationOperator, &kScaleOperator};
 
 inline const OperatorEntry& EntryOf(OpKind kind) { return *kOperators[static_cast<size_t>(kind)]; }
 inline absl::string_view OpKindName(OpKind kind) { return EntryOf(kind).name; }

@@ -1,9 +1,6 @@
 // Names of parameters in Hugging Face folders and checkpoints, for the families that can be trained. All such
-// names are defined here. Pure data; thread-safe.
+// names are in families.cc. Pure data; thread-safe.
 #pragma once
-
-#include <string>
-#include <vector>
 
 #include "absl/strings/string_view.h"
 
@@ -11,15 +8,16 @@ namespace trainctl::model {
 
 // Names of a family's modules, without ".weight" and ".bias". A module of a layer has the prefix `layers`,
 // the layer's index (from 0) and a dot. For example, the query module of layer 3 is
-// "model.layers.3.self_attn.q_proj".
+// "model.layers.3.self_attn.q_proj". The name of a module that no model of the family has may be any.
 struct ParameterNames {
-  const char* family;  // Architecture::family
   const char* embedding;
   const char* layers;  // "model.layers."
   const char* attention_norm;
   const char* query;
   const char* key;
   const char* value;
+  const char* query_norm;  // of each head of queries
+  const char* key_norm;
   const char* attention_output;
   const char* mlp_norm;
   const char* gate;
@@ -29,10 +27,7 @@ struct ParameterNames {
   const char* head;  // not present in models with tied embeddings
 };
 
-// Returns null if the family cannot be trained.
+// Returns null if there is no family (Architecture::family) of this name that can be trained.
 const ParameterNames* FindParameterNames(absl::string_view family);
-
-// Returns the families that FindParameterNames knows.
-std::vector<std::string> NamedFamilies();
 
 }  // namespace trainctl::model

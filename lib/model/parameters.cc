@@ -12,12 +12,15 @@ namespace trainctl::model {
 namespace {
 
 enum class Role : uint8_t {
-  kMatrix,  // multiplies every token
-  kRouter,  // likewise, and is on every rank
-  kExpert,  // as many matrices as there are routed experts
-  kNorm,    // a scale, and a shift if the norm has one
+  kMatrix,    // multiplies every token
+  kRouter,    // likewise, and is on every rank
+  kExpert,    // as many matrices as there are routed experts
+  kNorm,      // a scale, and a shift if the norm has one
+  kHeadNorm,  // likewise, and each tensor-parallel rank reads it for its own heads
   kVector
 };
+
+bool IsNorm(Role role) { return role == Role::kNorm || role == Role::kHeadNorm; }
 
 // Megatron's cuts (Shoeybi et al. 2019, arXiv 1909.08053): products that widen by rows, those that narrow by
 // columns, attention by whole heads, the vocabulary by tokens.
@@ -109,11 +112,11 @@ constexpr Slot kLayerSlots[] = {
        const LatentAttention l = LatentOf(layer);
        return Module{layer.attention.heads * (l.nope_dim + l.value_dim), l.key_value_rank};
      }},
-    {nullptr, Role::kNorm, Cut::kNone,
+    {&ParameterNames::query_norm, Role::kHeadNorm, Cut::kNone,
      [](const Architecture&, const Layer& layer) {
        return QkNormModule(layer.attention, layer.attention.heads);
      }},
-    {nullptr, Role::kNorm, Cut::kNone,
+    {&ParameterNames::key_norm, Role::kHeadNorm, Cut::kNone,
      [](const Architecture&, const Layer& layer) {
        return QkNormModule(layer.attention, layer.attention.kv_heads);
      }},
@@ -214,6 +217,7 @@ Count CountOf(const Slot& slot, const Architecture& spec, const Layer& layer) {
     case Role::kVector:
       return {module.out, 0};
     case Role::kNorm:
+    case Role::kHeadNorm:
       return {module.out, spec.norm.kind == NormKind::kLayer ? module.out : 0};
     case Role::kMatrix:
     case Role::kRouter:
@@ -270,14 +274,16 @@ class InventoryBuilder {
   void AddWeight(const Slot& slot, const Module& module, int block, const std::string& prefix) {
     if (module.out == 0) return;
     std::vector<int64_t> shape = {module.out};
-    if (slot.role != Role::kNorm && slot.role != Role::kVector) shape.push_back(module.in);
-    const Init init = slot.role == Role::kNorm ? Init::kOnes : Init::kNormal;
+    const bool is_norm = IsNorm(slot.role);
+    if (!is_norm && slot.role != Role::kVector) shape.push_back(module.in);
+    const Init gain = spec_.norm.gain == kernels::Gain::kOnePlusWeight ? Init::kZeros : Init::kOnes;
+    const Init init = is_norm ? gain : Init::kNormal;
     const int tensor_dim = slot.cut == Cut::kNone ? -1 : slot.cut == Cut::kRows ? 0 : 1;
     Add(slot, prefix, ".weight", std::move(shape), block, init, tensor_dim, module.unit);
   }
 
   void AddBias(const Slot& slot, const Module& module, int block, const std::string& prefix) {
-    const bool is_shift = slot.role == Role::kNorm && spec_.norm.kind == NormKind::kLayer;
+    const bool is_shift = IsNorm(slot.role) && spec_.norm.kind == NormKind::kLayer;
     if (module.out == 0 || (!module.bias && !is_shift)) return;
     const bool is_cut = slot.cut == Cut::kRows;
     Add(slot, prefix, ".bias", {module.out}, block, Init::kZeros, is_cut ? 0 : -1, is_cut ? module.unit : 1);
@@ -297,6 +303,7 @@ class InventoryBuilder {
     parameter.init_std = init == Init::kNormal ? spec_.init_std : 0.0;
     parameter.tensor_dim = tensor_dim;
     parameter.tensor_unit = tensor_unit;
+    parameter.is_read_in_parts = slot.role == Role::kHeadNorm;
   }
 
   const Architecture& spec_;
@@ -322,6 +329,7 @@ LayerParameters ParametersOf(const Architecture& spec, const Layer& layer) {
         p.routed_experts += count.total();
         break;
       case Role::kNorm:
+      case Role::kHeadNorm:
       case Role::kVector:
         p.vectors += count.total();
         break;

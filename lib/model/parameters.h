@@ -28,6 +28,9 @@ struct Parameter {
   // rank has the whole parameter.
   int tensor_dim = -1;
   int64_t tensor_unit = 1;  // divides the dimension's extent
+  // Whether tensor-parallel ranks apply the whole parameter to different parts of the activations (norms of
+  // heads), so that each computes only a part of the gradient.
+  bool is_read_in_parts = false;
 };
 
 // The part of a parameter that one of several tensor-parallel ranks has. The units are assigned to the ranks

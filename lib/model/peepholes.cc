@@ -13,11 +13,12 @@ bool OnDevice(const Segment& segment, const Operator& first, const Operator& sec
   return segment.on_device;
 }
 
-// Every head of queries and keys is rotated, and as a whole.
+// Every head of queries and keys is rotated, and as a whole, in pairs of halves.
 bool RotatesQueriesAndKeys(const Segment& segment, const Operator& rope, const Operator& attention) {
   const auto& angles = rope.As<RopeAttributes>();
   const auto& heads = attention.As<AttentionAttributes>();
-  return angles.head_dim == heads.head_dim && angles.rotated_heads == heads.heads + heads.kv_heads;
+  return angles.rotated_dim == heads.head_dim && angles.pairs == kernels::RopePairs::kHalves &&
+         angles.rotated_heads == heads.heads + heads.kv_heads;
 }
 
 constexpr Peephole kPeepholes[] = {

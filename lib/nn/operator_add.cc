@@ -17,7 +17,7 @@ void ForwardWithNorm(SegmentRun& run, const model::Operator& op, const model::Op
   const at::Tensor& sum = run.Value(op.outputs[0]);
   run.typed().add_rms_norm(sum.data_ptr(), run.Value(norm.outputs[0]).data_ptr(),
                            run.Value(norm.outputs[1]).data_ptr(), run.Value(op.inputs[0]).data_ptr(),
-                           run.Bound(norm.weights[0]).data, kernels::Gain::kWeight,
+                           run.Bound(norm.weights[0]).data, attributes.gain,
                            static_cast<float>(attributes.eps), sum.size(0), attributes.hidden);
 }
 

@@ -6,19 +6,21 @@ namespace trainctl::nn {
 namespace {
 
 void Forward(SegmentRun& run, const model::Operator& op) {
+  const auto& attributes = op.As<model::SwiGluAttributes>();
   run.ForRows([&](int64_t begin, int64_t end, int) {
-    run.typed().swiglu(SegmentRun::Row(run.Value(op.outputs[0]), begin),
-                       SegmentRun::Row(run.Value(op.inputs[0]), begin), end - begin,
-                       op.As<model::SwiGluAttributes>().ffn);
+    run.typed().gated_activation(SegmentRun::Row(run.Value(op.outputs[0]), begin),
+                                 SegmentRun::Row(run.Value(op.inputs[0]), begin), attributes.activation,
+                                 end - begin, attributes.ffn);
   });
 }
 
 void InputGradient(SegmentRun& run, const model::Operator& op) {
   at::Tensor storage = run.Value(op.inputs[0]);  // the gradient is written over the saved input
+  const auto& attributes = op.As<model::SwiGluAttributes>();
   run.ForRows([&](int64_t begin, int64_t end, int) {
-    run.typed().swiglu_backward(
+    run.typed().gated_activation_backward(
         SegmentRun::Row(storage, begin), SegmentRun::Row(run.Gradient(op.outputs[0]), begin),
-        SegmentRun::Row(storage, begin), end - begin, op.As<model::SwiGluAttributes>().ffn);
+        SegmentRun::Row(storage, begin), attributes.activation, end - begin, attributes.ffn);
   });
   run.Receive(op.inputs[0], std::move(storage));
 }

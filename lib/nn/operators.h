@@ -34,12 +34,14 @@ struct OperatorRunner {
   at::Tensor (*logits)(SegmentRun& run, const model::Operator& op, const std::vector<int64_t>& rows);
 };
 extern const OperatorRunner kEmbeddingRunner, kRmsNormRunner, kLinearRunner, kRopeRunner, kAttentionRunner,
-    kSwiGluRunner, kAddRunner, kLinearCrossEntropyRunner, kBiasRunner, kTensorExchangeRunner;
+    kSwiGluRunner, kAddRunner, kLinearCrossEntropyRunner, kBiasRunner, kTensorExchangeRunner,
+    kLayerNormRunner, kHeadNormRunner, kActivationRunner, kScaleRunner;
 // The runner of each kind, indexed by OpKind.
 inline constexpr const OperatorRunner* kRunners[model::kNumOpKinds] = {
-    &kEmbeddingRunner, &kRmsNormRunner,       &kLinearRunner, &kRopeRunner,
-    &kAttentionRunner, &kSwiGluRunner,        &kAddRunner,    &kLinearCrossEntropyRunner,
-    &kBiasRunner,      &kTensorExchangeRunner};
+    &kEmbeddingRunner,  &kRmsNormRunner,        &kLinearRunner,    &kRopeRunner,
+    &kAttentionRunner,  &kSwiGluRunner,         &kAddRunner,       &kLinearCrossEntropyRunner,
+    &kBiasRunner,       &kTensorExchangeRunner, &kLayerNormRunner, &kHeadNormRunner,
+    &kActivationRunner, &kScaleRunner};
 
 inline const OperatorRunner& RunnerOf(const model::Operator& op) {
   return *kRunners[static_cast<size_t>(op.kind)];

@@ -27,7 +27,8 @@ at::Tensor ScaleFrequencies(const at::Tensor& frequencies, const model::RopeScal
 // is another number, and at position 131,071 an angle that is 0.008 rad away from that of the published
 // weights.
 at::Tensor Frequencies(const model::AngleTable& table) {
-  const at::Tensor exponents = at::arange(0, table.head_dim, 2, at::kLong).to(at::kFloat) / table.head_dim;
+  const at::Tensor exponents =
+      at::arange(0, table.rotated_dim, 2, at::kLong).to(at::kFloat) / table.rotated_dim;
   const at::Tensor frequencies = at::pow(table.theta, exponents).reciprocal();
   return table.scaling ? ScaleFrequencies(frequencies, *table.scaling) : frequencies;
 }

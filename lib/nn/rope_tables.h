@@ -10,7 +10,7 @@
 
 namespace trainctl::nn {
 
-// Cosine and sine of each position below max_position: [max_position, head_dim / 2] each, fp32, in device
+// Cosine and sine of each position below max_position: [max_position, rotated_dim / 2] each, fp32, in device
 // memory.
 struct RopeTables {
   at::Tensor cos, sin;

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "model/architecture.h"
 #include "model/config_json.h"
+#include "model/families.h"
 #include "model/presets.h"
 #include "recipe/model_folder.h"
 #include "recipe/trained_model.h"
@@ -49,7 +50,8 @@ class ModelResolver {
       return ReadFolder(*folder);
     } else if (issues_.IsBad("model.family")) {
       issues_.MarkBad("model.spec");
-    } else if (Text("model.family") != nullptr) {
+    } else if (const std::string* family = Text("model.family")) {
+      recipe().model.spec = model::BaseOfFamily(*family);
       RequireSizes();
     } else {
       if (!issues_.IsBad("model.preset") && !issues_.IsBad("model.from") && !issues_.IsBad("model.family") &&

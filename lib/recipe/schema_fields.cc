@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "model/parameter_names.h"
+#include "model/families.h"
 #include "optim/optimizer.h"
 #include "recipe/schema.h"
 #include "recipe/schema_builder.h"
@@ -79,9 +79,12 @@ void AddModel(Builder& b) {
       .OmitEmpty()
       .Default("one of preset, from and family is required")
       .Group("model", "from");
-  b.Add(
-       "model.family", "Architecture family of a model defined by the dimensions below.",
-       [](Recipe & r, size_t) -> auto& { return r.model.spec.family; })
+  b.AddInput("model.family", "Architecture family of a model defined by the dimensions below.", Kind::kString)
+      .Accessors([](const Recipe& r, size_t) -> std::optional<Value> { return Value(r.model.spec.family); },
+                 [](Recipe& r, size_t, const Value& value) {
+                   r.model.spec.family = std::get<std::string>(value);
+                   model::ApplyFamily(*model::FindFamily(r.model.spec.family), r.model.spec);
+                 })
       .Choices(model::NamedFamilies())
       .Default("one of preset, from and family is required")
       .Group("model", "family");
@@ -146,6 +149,37 @@ void AddModel(Builder& b) {
       .Above(1)
       .AtMost(1e15)
       .Default(inherited);
+  b.AddInput("model.sliding_window",
+             "Number of tokens that each query attends to, including its own. Only for families in which all "
+             "layers "
+             "have a window, such as mistral. data.seq_len must not exceed it.",
+             Kind::kInt)
+      .Range(1, 1e9)
+      .Unit("tokens")
+      .Default(inherited)
+      .Accessors(
+          [](const Recipe& r, size_t) -> std::optional<Value> {
+            const int64_t window = model::WindowOf(r.model.spec);
+            if (window == 0) return std::nullopt;
+            return Value(window);
+          },
+          [](Recipe& r, size_t, const Value& value) {
+            model::SetWindow(r.model.spec, std::get<int64_t>(value));
+          });
+  b.AddInput(
+       "model.rope_share",
+       "Fraction of each head that RoPE rotates (`partial_rotary_factor` in transformers). Other values "
+       "than 1 require a family that has it, such as nemotron and stablelm.",
+       Kind::kDouble)
+      .Above(0)
+      .AtMost(1)
+      .Default(inherited)
+      .Accessors(
+          [](const Recipe& r, size_t) -> std::optional<Value> {
+            if (r.model.spec.rope.share == 1) return std::nullopt;  // as in recipes stored before it existed
+            return Value(r.model.spec.rope.share);
+          },
+          [](Recipe& r, size_t, const Value& value) { r.model.spec.rope.share = std::get<double>(value); });
   b.Add(
        "model.init_std", "Standard deviation of the initial weights.",
        [](Recipe & r, size_t) -> auto& { return r.model.spec.init_std; })

@@ -9,7 +9,7 @@ namespace trainctl::recipe {
 
 std::string WhatElseOf(const model::Architecture& spec, const absl::Status& refusal) {
   if (refusal.ok() || !model::Validate(spec).ok() || model::WhyNotTrainable(spec).empty()) return "";
-  return absl::StrCat(". This version trains model_type ", absl::StrJoin(model::TrainedModelTypes(), " or "),
+  return absl::StrCat(". This version trains model_type ", absl::StrJoin(model::TrainedModelTypes(), ", "),
                       "; you can still plan this model for another trainer and accelerator: trainctl plan "
                       "RECIPE --as megatron-core --set cluster.device=h100");
 }

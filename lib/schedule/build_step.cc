@@ -35,7 +35,7 @@ BlockTable TableOf(const model::Graph& graph, const BuildOptions& options) {
   table.hidden_gradient_bytes = graph.border_bytes();
   for (const model::AngleTable& angles : graph.angles) {
     table.rotary_bytes +=
-        2 * options.setting.seq_len * (angles.head_dim / 2) * static_cast<int64_t>(sizeof(float));
+        2 * options.setting.seq_len * (angles.rotated_dim / 2) * static_cast<int64_t>(sizeof(float));
   }
   table.tied = graph.is_tied();
   return table;

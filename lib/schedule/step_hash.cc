@@ -16,7 +16,7 @@ namespace trainctl::schedule {
 namespace {
 
 // Raise it when the meaning of anything below changes: other builds then refuse the step.
-constexpr int64_t kFormatVersion = 4;
+constexpr int64_t kFormatVersion = 5;
 
 struct FreeState {
   void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
@@ -97,8 +97,8 @@ class GraphAdder {
     s_ << Size(blocks);
     for (const auto& [kind, parameters] : blocks) s_ << kind << parameters;
     s_ << Size(angles);
-    for (const auto& [head_dim, theta, scaling] : angles) {
-      s_ << head_dim << theta << scaling.has_value();
+    for (const auto& [rotated_dim, theta, scaling] : angles) {
+      s_ << rotated_dim << theta << scaling.has_value();
       if (!scaling) continue;
       const auto& [factor, low, high, original] = *scaling;
       s_ << factor << low << high << original;
@@ -106,9 +106,10 @@ class GraphAdder {
   }
 
   void Add(const model::Parameter& parameter) {
-    const auto& [name, shape, block, used_by, init, init_std, numel, tensor_dim, tensor_unit] = parameter;
+    const auto& [name, shape, block, used_by, init, init_std, numel, tensor_dim, tensor_unit,
+                 is_read_in_parts] = parameter;
     s_ << name << shape << block << used_by << static_cast<int64_t>(init) << init_std << numel << tensor_dim
-       << tensor_unit;
+       << tensor_unit << is_read_in_parts;
   }
 
  private:
@@ -148,22 +149,26 @@ class GraphAdder {
     s_ << vocab << hidden << first;
   }
   void Add(const model::RmsNormAttributes& a) {
-    const auto& [hidden, eps] = a;
-    s_ << hidden << eps;
+    const auto& [hidden, eps, gain] = a;
+    s_ << hidden << eps << static_cast<int64_t>(gain);
   }
   void Add(const model::LinearAttributes& a) {
     const auto& [in, out] = a;
     s_ << in << out;
   }
   void Add(const model::RopeAttributes& a) {
-    const auto& [rotated_heads, head_dim, row, angle_table] = a;
-    s_ << rotated_heads << head_dim << row << static_cast<int64_t>(angle_table);
+    const auto& [rotated_heads, head_dim, rotated_dim, pairs, row, angle_table] = a;
+    s_ << rotated_heads << head_dim << rotated_dim << static_cast<int64_t>(pairs) << row
+       << static_cast<int64_t>(angle_table);
   }
   void Add(const model::AttentionAttributes& a) {
     const auto& [heads, kv_heads, head_dim] = a;
     s_ << heads << kv_heads << head_dim;
   }
-  void Add(const model::SwiGluAttributes& a) { s_ << a.ffn; }
+  void Add(const model::SwiGluAttributes& a) {
+    const auto& [ffn, activation] = a;
+    s_ << ffn << static_cast<int64_t>(activation);
+  }
   void Add(const model::AddAttributes& a) { s_ << a.hidden; }
   void Add(const model::LinearCrossEntropyAttributes& a) {
     const auto& [hidden, vocab, rows_at_once, first] = a;
@@ -173,6 +178,22 @@ class GraphAdder {
   void Add(const model::TensorExchangeAttributes& a) {
     const auto& [hidden, way] = a;
     s_ << hidden << static_cast<int64_t>(way);
+  }
+  void Add(const model::LayerNormAttributes& a) {
+    const auto& [hidden, eps, gain] = a;
+    s_ << hidden << eps << static_cast<int64_t>(gain);
+  }
+  void Add(const model::HeadNormAttributes& a) {
+    const auto& [heads, kv_heads, head_dim, eps, gain] = a;
+    s_ << heads << kv_heads << head_dim << eps << static_cast<int64_t>(gain);
+  }
+  void Add(const model::ActivationAttributes& a) {
+    const auto& [cols, activation] = a;
+    s_ << cols << static_cast<int64_t>(activation);
+  }
+  void Add(const model::ScaleAttributes& a) {
+    const auto& [cols, factor] = a;
+    s_ << cols << factor;
   }
 
   State& s_;

@@ -58,10 +58,11 @@ int32_t Sample(const at::Tensor& logits, const GenerateOptions& options, int64_t
   return static_cast<int32_t>(best);
 }
 
-std::string NoteOfWindow(int64_t window) {
-  return absl::StrCat("the model reads at most ", window,
-                      " tokens (max_position_embeddings); a longer text continues from its newest ",
-                      ContextReader::KeptOf(window));
+std::string NoteOfWindow(const model::Architecture& spec) {
+  const int64_t window = model::LongestContext(spec);
+  const char* const limit = window < spec.max_position ? "sliding_window" : "max_position_embeddings";
+  return absl::StrCat("the model reads at most ", window, " tokens (", limit,
+                      "); a longer text continues from its newest ", ContextReader::KeptOf(window));
 }
 
 // Notes on a Hugging Face folder, printed before the text.
@@ -86,9 +87,9 @@ absl::StatusOr<Generated> Generate(const InferenceDeps& deps, const GenerateOpti
     TRAINCTL_RETURN_IF_ERROR(weights->Of(block).status());
   Generated generated{.model = weights->Describe()};
   for (const std::string& note : NotesOfFolder(deps, codec, generated.model)) output.note(note);
-  const int64_t window = spec.max_position;
+  const int64_t window = model::LongestContext(spec);
   const int64_t most_tokens = static_cast<int64_t>(tokens.size()) + options.max_tokens;
-  if (most_tokens > window) output.note(NoteOfWindow(window));
+  if (most_tokens > window) output.note(NoteOfWindow(spec));
   ContextReader reader(
       spec, [&](int block) { return weights->Of(block); }, std::min(window, most_tokens), deps.threads);
   tokenizer::TextStream text([&](absl::Span<const int32_t> ids) { return codec.Decode(ids); });

@@ -11,7 +11,6 @@
 #include "schedule/layout_step.h"
 #include "schedule/pipeline.h"
 #include "tests/equivalence/pairwise.h"
-#include "tests/equivalence/small_model.h"
 
 namespace trainctl::equivalence {
 namespace {
@@ -29,7 +28,7 @@ enum Factor {
   kAccumulation,
   kRecompute,
   kPacking,
-  kTying,
+  kVariant,
   kPrecision,
   kPrefetch,
   kNumFactors
@@ -40,9 +39,21 @@ using Levels = std::array<int, kNumFactors>;
 constexpr int64_t kAccumulations[] = {1, 2, 8};
 // Everything of some layers is one more.
 constexpr int64_t kNumRecomputes = std::ssize(layout::kRecomputes) + 1;
-constexpr std::array<int64_t, kNumFactors> kNumLevels = {
-    4, 4, 4, 3, 2, 3, schedule::kNumPipelineKinds, 2, 2, std::ssize(kAccumulations), kNumRecomputes,
-    2, 2, 2, 2};
+constexpr std::array<int64_t, kNumFactors> kNumLevels = {4,
+                                                         4,
+                                                         4,
+                                                         3,
+                                                         2,
+                                                         3,
+                                                         schedule::kNumPipelineKinds,
+                                                         2,
+                                                         2,
+                                                         std::ssize(kAccumulations),
+                                                         kNumRecomputes,
+                                                         2,
+                                                         kNumVariants,
+                                                         2,
+                                                         2};
 
 // A layer of the largest stage goes to the smallest that may have one more.
 void CutUnevenly(std::vector<int64_t>& layers) {
@@ -72,7 +83,7 @@ class Drawer {
   // nullopt: no layout has these choices.
   std::optional<PairCell> CellOf(const Levels& levels) const {
     PairCell cell{.is_packed = levels[kPacking] == 1,
-                  .is_tied = levels[kTying] == 1,
+                  .variant = static_cast<Variant>(levels[kVariant]),
                   .is_bf16 = levels[kPrecision] == 1,
                   .has_prefetch = levels[kPrefetch] == 1};
     layout::Layout& layout = cell.layout;
@@ -134,8 +145,9 @@ std::string PairCell::ToString() const {
                                     absl::StrCat("accumulation=", layout.num_micro_batches)};
   if (layout.mesh.pp > 1)
     parts.push_back(absl::StrCat("stage_layers=", absl::StrJoin(layout.pipeline.stage_layers, ",")));
+  parts.emplace_back(kVariantNames[static_cast<size_t>(variant)]);
   for (const auto& [has, name] :
-       {std::pair{is_packed, "packed"}, {is_tied, "tied"}, {is_bf16, "bf16"}, {has_prefetch, "prefetch"}}) {
+       {std::pair{is_packed, "packed"}, {is_bf16, "bf16"}, {has_prefetch, "prefetch"}}) {
     if (has) parts.emplace_back(name);
   }
   return absl::StrJoin(parts, " ");

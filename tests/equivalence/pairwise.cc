@@ -21,13 +21,15 @@ constexpr int kUpdates = 3;
 constexpr int64_t kMemorySlackBytes = int64_t{2} << 20;
 
 // As many layers as eight stages want.
-model::Architecture Spec(bool tied) { return SmallModel(/*layers=*/7, tied); }
+model::Architecture Spec(Variant variant) { return SmallModel(/*layers=*/7, variant); }
+
+int64_t NumElements(Variant variant) { return model::NumParameters(Spec(variant)); }
 
 // One step for each update; of eight parts of the sequences the last has no loss token.
 std::vector<verify::Batch> BatchesOf(bool packed) {
   std::vector<verify::Batch> batches;
   for (int step = 0; step < kUpdates; ++step) {
-    batches.emplace_back(verify::BatchShape{kSequences, kSeqLen, Spec(false).vocab, 8, packed},
+    batches.emplace_back(verify::BatchShape{kSequences, kSeqLen, Spec(Variant::kLlama).vocab, 8, packed},
                          /*seed=*/1 + static_cast<uint64_t>(step));
   }
   return batches;
@@ -35,7 +37,7 @@ std::vector<verify::Batch> BatchesOf(bool packed) {
 
 // Three updates in fp32; in bf16 gradients alone.
 verify::Trial TrialOf(const PairCell& cell) {
-  verify::Trial trial{.spec = Spec(cell.is_tied), .layout = cell.layout};
+  verify::Trial trial{.spec = Spec(cell.variant), .layout = cell.layout};
   trial.setting.seq_len = kSeqLen;
   trial.setting.prefetch = cell.has_prefetch;
   trial.setting.optimizer = &optim::kAdamW;
@@ -58,12 +60,13 @@ class Pairwise {
  public:
   explicit Pairwise(int workers)
       : workers_(workers),
-        cover_(CoverPairs(Spec(false), workers, kSequences)),
+        cover_(CoverPairs(Spec(Variant::kLlama), workers, kSequences)),
         batches_{BatchesOf(false), BatchesOf(true)} {
-    for (const model::Parameter& parameter : model::Inventory(Spec(false))) numel_ += parameter.numel;
+    for (int v = 0; v < kNumVariants; ++v) numel_ = std::max(numel_, NumElements(static_cast<Variant>(v)));
     outcome_ = std::make_unique<verify::Outcome>(workers, numel_);
     for (const bool packed : {false, true}) {
-      for (const bool tied : {false, true}) references_[{packed, tied}] = std::make_unique<Reference>(numel_);
+      for (int v = 0; v < kNumVariants; ++v)
+        references_[{packed, static_cast<Variant>(v)}] = std::make_unique<Reference>(numel_);
     }
   }
 
@@ -74,9 +77,7 @@ class Pairwise {
         }));
     const auto least = static_cast<float>(optim::kAdamW.defaults.eps);
     for (auto& [key, reference] : references_) {
-      int64_t numel = 0;
-      for (const model::Parameter& parameter : model::Inventory(Spec(key.second))) numel += parameter.numel;
-      reference->eps = verify::EpsAboveRounding(least, reference->initial, numel);
+      reference->eps = verify::EpsAboveRounding(least, reference->initial, NumElements(key.second));
     }
     TRAINCTL_RETURN_IF_ERROR(
         verify::RunTogether(1, [&](comm::Communicator& communicator, comm::Group& world) {
@@ -87,7 +88,7 @@ class Pairwise {
           int num_failed = 0;
           for (const PairCell& cell : cover_.cells) {
             verify::Trial trial = TrialOf(cell);
-            const Reference& reference = *references_.at({cell.is_packed, cell.is_tied});
+            const Reference& reference = *references_.at({cell.is_packed, cell.variant});
             trial.update.eps = reference.eps;
             TRAINCTL_RETURN_IF_ERROR(RunOne(trial, cell.is_packed, communicator, world, *outcome_));
             if (communicator.rank() != 0) continue;
@@ -118,9 +119,9 @@ class Pairwise {
 
   absl::Status RunAlone(comm::Communicator& communicator, comm::Group& world, bool updates) {
     for (auto& [key, reference] : references_) {
-      const auto [packed, tied] = key;
+      const auto [packed, variant] = key;
       verify::Trial trial =
-          verify::OnOneProcess(TrialOf({.layout = {.micro_batch = kSequences}, .is_tied = tied}));
+          verify::OnOneProcess(TrialOf({.layout = {.micro_batch = kSequences}, .variant = variant}));
       if (updates) {
         trial.update.eps = reference->eps;
         TRAINCTL_RETURN_IF_ERROR(RunOne(trial, packed, communicator, world, reference->updated));
@@ -170,7 +171,7 @@ class Pairwise {
   int64_t numel_ = 0;
   // Memory that the ranks share.
   std::unique_ptr<verify::Outcome> outcome_;
-  std::map<std::pair<bool, bool>, std::unique_ptr<Reference>> references_;  // by packing and tying
+  std::map<std::pair<bool, Variant>, std::unique_ptr<Reference>> references_;  // by packing and model
   double worst_gradient_ = 0;
   double worst_rounding_ = 0;  // in bf16, times that of one process
 };

@@ -1,5 +1,5 @@
 // Cells of the equivalence matrix in which every pair of choices appears: a mesh's degrees, ZeRO's stage,
-// parts of the sequence, orders, virtual stages, cuts, accumulation, recompute, packing, tying, precision,
+// parts of the sequence, orders, virtual stages, cuts, accumulation, recompute, packing, model, precision,
 // prefetch. Faults of one choice with another show in some cell; all combinations would be millions.
 #pragma once
 
@@ -9,13 +9,14 @@
 
 #include "layout/layout.h"
 #include "model/architecture.h"
+#include "tests/equivalence/small_model.h"
 
 namespace trainctl::equivalence {
 
 struct PairCell {
   layout::Layout layout;
   bool is_packed = false;  // two documents a sequence
-  bool is_tied = false;
+  Variant variant = Variant::kLlama;
   bool is_bf16 = false;
   bool has_prefetch = false;
   std::string ToString() const;

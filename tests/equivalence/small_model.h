@@ -2,8 +2,11 @@
 // nothing.
 #pragma once
 
+#include <iterator>
+
 #include "layout/layout.h"
 #include "model/architecture.h"
+#include "model/families.h"
 
 namespace trainctl::equivalence {
 
@@ -19,6 +22,24 @@ inline model::Architecture SmallModel(int64_t layers, bool tied) {
   spec.tie_embeddings = tied;
   SetEach(spec, &model::Attention::qkv_bias, true);
   spec.init_std = 0.1;
+  return spec;
+}
+
+// Between them, the families have every operator.
+enum class Variant { kLlama, kTiedLlama, kQwen3, kTiedGemma, kNemotron };
+inline constexpr const char* kVariantNames[] = {"llama", "tied llama", "qwen3", "tied gemma", "nemotron"};
+inline constexpr int kNumVariants = std::size(kVariantNames);
+
+inline model::Architecture SmallModel(int64_t layers, Variant variant) {
+  model::Architecture spec =
+      SmallModel(layers, variant == Variant::kTiedLlama || variant == Variant::kTiedGemma);
+  if (variant == Variant::kQwen3) spec.family = "qwen3";
+  if (variant == Variant::kTiedGemma) spec.family = "gemma";
+  if (variant == Variant::kNemotron) {
+    spec.family = "nemotron";
+    spec.rope.share = 0.4;
+  }
+  ApplyFamily(*model::FindFamily(spec.family), spec);
   return spec;
 }
 

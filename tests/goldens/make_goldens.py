@@ -18,17 +18,19 @@ import torch
 import torch.nn.functional as F
 import transformers
 from safetensors.torch import save_file
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 HERE = pathlib.Path(__file__).parent
 STEPS = 20
 LR, BETAS, EPS, WEIGHT_DECAY, CLIP_NORM = 1e-3, (0.9, 0.95), 1e-8, 0.1, 1.0
 LOGIT_ROWS = 24
 
-# What differs from BASE. batch, seq_len and packed are of the data, the rest of LlamaConfig.
+# What differs from BASE. batch, seq_len and packed are of the data, `family` is the model_type ("llama" if absent), and
+# the rest are fields of its configuration.
 BASE = dict(hidden_size=16, intermediate_size=28, num_hidden_layers=2, num_attention_heads=4,
             num_key_value_heads=4, head_dim=4, vocab_size=61, max_position_embeddings=64,
             rms_norm_eps=1e-5, rope_theta=10000.0, tie_word_embeddings=False)
+ABSENT = object()  # a field of BASE that a family does not have
 VARIANTS = {
     "plain": dict(),
     # Fewer key-value heads, and a head size that is not hidden / heads.
@@ -43,17 +45,40 @@ VARIANTS = {
     "biased": dict(num_key_value_heads=2, attention_bias=True, mlp_bias=True),
     # Two documents in each sequence: positions restart, attention does not cross the border.
     "packed": dict(num_key_value_heads=2, head_dim=6, packed=True, batch=3, seq_len=24),
+    # Norms of the heads of queries and keys.
+    "qwen3": dict(family="qwen3", num_key_value_heads=2, head_dim=6),
+    "mistral": dict(family="mistral", num_key_value_heads=2, head_dim=6, sliding_window=None),
+    # Norms with the factor 1 + w, the embedding times the root of the hidden size, tanh GELU, a tied head.
+    "gemma": dict(family="gemma", num_key_value_heads=1, head_dim=6, tie_word_embeddings=True, packed=True, batch=3,
+                  seq_len=24),
+    # LayerNorm, an MLP without a gate, other names, biases everywhere.
+    "starcoder2": dict(family="starcoder2", num_key_value_heads=2, head_dim=ABSENT, tie_word_embeddings=True,
+                       rms_norm_eps=ABSENT, norm_epsilon=1e-5),
+    # A squared ReLU without a gate.
+    "arcee": dict(family="arcee", num_key_value_heads=2, head_dim=6, attention_bias=True),
+    # LayerNorm with the factor 1 + w, and half of each head rotated.
+    "nemotron": dict(family="nemotron", num_key_value_heads=2, head_dim=8, rms_norm_eps=ABSENT,
+                     norm_eps=1e-5),
+    # LayerNorm, and a quarter of each head rotated.
+    "stablelm": dict(family="stablelm", hidden_size=32, num_key_value_heads=2, head_dim=ABSENT, rms_norm_eps=ABSENT,
+                     layer_norm_eps=1e-5, use_qkv_bias=True),
+    # Neighboring elements of a head are rotated together.
+    "helium": dict(family="helium", num_key_value_heads=2, head_dim=4),
+    "ernie4_5": dict(family="ernie4_5", num_key_value_heads=2, head_dim=6, use_bias=True),
 }
 
 
 def build_model(options, generator):
-    model = LlamaForCausalLM(LlamaConfig(**{**BASE, **options}, attn_implementation="eager"))
-    model.to(torch.float32).eval()  # Llama has no dropout; eval keeps it so
+    options = {key: value for key, value in {**BASE, **options}.items() if value is not ABSENT}
+    # Without a padding token, whose row of the embedding would get no gradient.
+    config = AutoConfig.for_model(options.pop("family", "llama"), pad_token_id=None, **options)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    model.to(torch.float32).eval()  # no family here has dropout by default; eval keeps it so
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)
             if name.endswith("norm.weight"):
-                parameter.copy_(1.0 + 0.2 * noise)
+                parameter.add_(0.2 * noise)  # to 1, or to 0 if the factor is 1 + w
             else:
                 # Wide enough that attention is far from uniform and every gradient matters.
                 parameter.copy_((0.1 if name.endswith(".bias") else 0.3) * noise)

@@ -31,8 +31,16 @@ LOSS, GRAD_NORM, LAST_WEIGHTS = 2e-6, 1e-5, 5e-5
 # Two workers share 257 rows of the embedding and of the head, and two heads of keys for six of queries.
 CONFIG = {"vocab_size": 257, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 4, "num_attention_heads": 6,
           "num_key_value_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5}
-# A tied embedding gets gradients from both ends of a pipeline.
-MODELS = {"untied": {**CONFIG, "tie_word_embeddings": False}, "tied": {**CONFIG, "tie_word_embeddings": True}}
+NO_RMS_NORM = {key: value for key, value in CONFIG.items() if key != "rms_norm_eps"}
+# A tied embedding gets gradients from both ends of a pipeline. Between them, the other families have norms of heads, gains
+# of 1 + w, LayerNorm, an MLP without a gate, heads that are rotated in part, and a scaled embedding.
+MODELS = {
+    "untied": {"model_type": "llama", **CONFIG, "tie_word_embeddings": False},
+    "tied": {"model_type": "llama", **CONFIG, "tie_word_embeddings": True},
+    "qwen3": {"model_type": "qwen3", **CONFIG, "head_dim": 12, "tie_word_embeddings": False},
+    "gemma": {"model_type": "gemma", **CONFIG, "head_dim": 8, "tie_word_embeddings": True},
+    "nemotron": {"model_type": "nemotron", **NO_RMS_NORM, "norm_eps": 1e-5, "tie_word_embeddings": False},
+}
 OPTIMIZER = {"lr": 3e-3, "betas": [0.9, 0.95], "eps": 1e-5, "weight_decay": 0.5, "clip_norm": 2.0,
              "no_decay": ["*norm.weight", "*.bias", "*embed_tokens.weight"]}
 RECIPE = """recipe_version = 1
@@ -61,12 +69,15 @@ threads_per_worker = 1
 [checkpoint]
 every_steps = 1000
 """
+ALL_AXES = "tp 2 x pp 2 x ZeRO-1 over 2"
 LAYOUTS = {
     "one worker": dict(workers=1, micro_batch=4),
     "tp 2": dict(workers=2, tp=2, micro_batch=4),
     "pp 2, 1F1B, 4 micro-batches": dict(workers=2, pp=2, micro_batch=2),
-    "tp 2 x pp 2 x ZeRO-1 over 2": dict(workers=8, tp=2, pp=2, dp_shard=2, zero_stage=1, micro_batch=1),
+    ALL_AXES: dict(workers=8, tp=2, pp=2, dp_shard=2, zero_stage=1, micro_batch=1),
 }
+
+LAYOUTS_OF = {"untied": ["one worker", "tp 2", ALL_AXES], "tied": ["pp 2, 1F1B, 4 micro-batches", ALL_AXES]}
 
 # Folders that transformers writes: Llama 3's, untied and in shards, and Qwen 2's, tied and in bf16.
 FOLDER_CONFIG = {"vocab_size": 320, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -123,7 +134,7 @@ def run_peer(made, stubs):
     with open("job.json", "w", encoding="utf-8") as file:
         json.dump({"models": MODELS, "seed": 1, "init_std": 0.1, "batches": batches(made), "optimizer": OPTIMIZER,
                    "folders": folders}, file)
-    said = execute([sys.executable, HERE + "/llama_peer.py", "job.json"], env={**os.environ, "LD_LIBRARY_PATH": stubs})
+    said = execute([sys.executable, HERE + "/training_peer.py", "job.json"], env={**os.environ, "LD_LIBRARY_PATH": stubs})
     told = json.loads(said)
     return told["steps"], told["folders"]
 
@@ -229,9 +240,9 @@ def main():
             with open(recipe, "w", encoding="utf-8") as file:
                 file.write(RECIPE.format(model=model + "/first", seq_len=SEQ_LEN, steps=STEPS, batch=BATCH,
                                          optimizer=options))
-            for number, (name, layout) in enumerate(LAYOUTS.items()):
+            for number, name in enumerate(LAYOUTS_OF.get(model, [ALL_AXES])):
                 run = "%s-%d" % (model, number)
-                ours = run_layout(run, recipe, layout)
+                ours = run_layout(run, recipe, LAYOUTS[name])
                 weights = weights_apart(run + "-model", model + "/last", model + "/first")
                 worst, found = compare(ours, lines, weights)
                 print("%s, %s: %s (%s)" % (model, name, "FAILED" if found else "ok", worst))

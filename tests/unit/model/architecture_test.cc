@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/status.h"
+#include "model/families.h"
 #include "model/parameters.h"
 #include "model/presets.h"
 
@@ -249,16 +250,17 @@ TEST(Architecture, NamesAreFoundInAnySpelling) {
 TEST(Architecture, EveryFeatureThatIsMissingIsNamed) {
   EXPECT_TRUE(WhyNotTrainable(Tiny()).empty());
   const std::pair<const char*, std::function<void(Architecture&)>> features[] = {
-      {"model.family = \"mixtral\"", [](Architecture& s) { s.family = "mixtral"; }},
+      {"model.family = \"olmoe\"", [](Architecture& s) { s.family = "olmoe"; }},
       {"num_local_experts",
        [](Architecture& s) { SetExperts(s, Experts{.num_experts = 4, .top_k = 2, .ffn = 8}); }},
       {"kv_lora_rank",
        [](Architecture& s) { SetEach(s, &Attention::latent, LatentAttention{.key_value_rank = 8}); }},
       {"num_nextn_predict_layers", [](Architecture& s) { s.mtp_layers = 1; }},
-      {"an MLP without a gate", [](Architecture& s) { SetEach(s, &Mlp::gated, false); }},
       {"swiglu_limit", [](Architecture& s) { SetEach(s, &Mlp::clamped, true); }},
-      {"LayerNorm", [](Architecture& s) { s.norm.kind = NormKind::kLayer; }},
-      {"norms of queries and keys", [](Architecture& s) { SetEach(s, &Attention::qk_norm, QkNorm::kHead); }},
+      {"over all heads", [](Architecture& s) { SetEach(s, &Attention::qk_norm, QkNorm::kWhole); }},
+      {"attention sinks", [](Architecture& s) { SetEach(s, &Attention::sinks, true); }},
+      {"after the embedding", [](Architecture& s) { s.embedding_norm = true; }},
+      {"a bias of the head", [](Architecture& s) { s.head_bias = true; }},
       {"norms after attention",
        [](Architecture& s) { SetEach(s, &Layer::norms, NormPlaces::kBeforeAndAfter); }},
       {"dropout", [](Architecture& s) { s.dropout = true; }},
@@ -277,6 +279,37 @@ TEST(Architecture, EveryFeatureThatIsMissingIsNamed) {
     EXPECT_THAT(std::string(CheckTrainable(spec).message()), HasSubstr(word));
   }
   EXPECT_EQ(WhyNotTrainable(all).size(), std::size(features));
+}
+
+// A worker builds the model from its family and its sizes, so no other model may be trained under that name.
+TEST(Architecture, WhatTheFamilyDoesNotHaveIsNotTrained) {
+  const std::function<void(Architecture&)> changes[] = {
+      [](Architecture& s) { SetEach(s, &Mlp::gated, false); },
+      [](Architecture& s) { SetEach(s, &Mlp::activation, kernels::Activation::kGelu); },
+      [](Architecture& s) { SetEach(s, &Attention::qk_norm, QkNorm::kHead); },
+      [](Architecture& s) { s.norm.kind = NormKind::kLayer; },
+      [](Architecture& s) { s.norm.gain = kernels::Gain::kOnePlusWeight; },
+      [](Architecture& s) { s.rope.pairs = kernels::RopePairs::kNeighbors; },
+      [](Architecture& s) { s.scales_embedding = true; },
+  };
+  for (const auto& change : changes) {
+    Architecture spec = Tiny();
+    change(spec);
+    EXPECT_THAT(WhyNotTrainable(spec), testing::ElementsAre(HasSubstr("of the family llama do not have")));
+  }
+  Architecture spec = Tiny();
+  spec.rope.share = 0.5;
+  EXPECT_THAT(std::string(CheckTrainable(spec).message()), HasSubstr("model.rope_share = 0.5"));
+  spec.family = "stablelm";
+  spec.hidden = 32;
+  SetEach(spec, &Attention::head_dim, 8);
+  ApplyFamily(*FindFamily("stablelm"), spec);
+  EXPECT_TRUE(CheckTrainable(spec).ok()) << CheckTrainable(spec);
+  SetEach(spec, &Mlp::bias, true);
+  EXPECT_THAT(std::string(CheckTrainable(spec).message()), HasSubstr("do not go together"));
+  SetEach(spec, &Mlp::bias, false);
+  SetEach(spec, &Attention::head_dim, 2 * AttentionOf(spec).head_dim);
+  EXPECT_THAT(std::string(CheckTrainable(spec).message()), HasSubstr("must be model.hidden / model.heads"));
 }
 
 TEST(Architecture, SizesThatNoModelHasAreNamed) {

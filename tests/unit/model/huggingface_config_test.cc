@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "model/architecture.h"
 #include "model/config_json.h"
+#include "model/families.h"
 #include "model/presets.h"
 
 namespace trainctl::model {
@@ -64,6 +65,58 @@ TEST(HuggingFaceConfig, EveryPresetSurvivesTheRoundTrip) {
     ASSERT_TRUE(back.ok()) << name << ": " << back.status();
     EXPECT_EQ(*back, spec) << name;
   }
+}
+
+// Of every family, with all of its biases and none.
+TEST(HuggingFaceConfig, EveryFamilySurvivesTheRoundTrip) {
+  for (const std::string& name : NamedFamilies()) {
+    const Family& family = *FindFamily(name);
+    for (const bool has_biases : {false, true}) {
+      Architecture spec = BaseOfFamily(name);
+      SetNumLayers(spec, 3);
+      spec.hidden = 64;
+      spec.vocab = 100;
+      SetEach(spec, &Attention::heads, 4);
+      SetEach(spec, &Attention::kv_heads, 2);
+      SetEach(spec, &Attention::head_dim, family.has_head_dim ? 24 : 16);
+      SetEach(spec, &Mlp::ffn, 96);
+      SetEach(spec, &Attention::qkv_bias, has_biases && family.bias != Bias::kNone);
+      SetEach(spec, &Attention::out_bias,
+              has_biases && family.bias != Bias::kNone && family.bias != Bias::kQkv);
+      SetEach(spec, &Mlp::bias,
+              has_biases && (family.bias == Bias::kByFile || family.bias == Bias::kUseBias));
+      if (family.windows == Windows::kAll) SetWindow(spec, has_biases ? 32 : 0);
+      ASSERT_TRUE(CheckTrainable(spec).ok()) << name << ": " << CheckTrainable(spec);
+      const std::string text = ToHuggingFaceConfig(spec, DType::kBF16);
+      const absl::StatusOr<Architecture> back = FromHuggingFaceConfig(text, "config.json");
+      ASSERT_TRUE(back.ok()) << name << ": " << back.status();
+      EXPECT_EQ(*back, spec) << text;
+    }
+  }
+}
+
+// transformers reads a window of 4,096 tokens where the field is absent, and none where it is null.
+TEST(HuggingFaceConfig, AMistralHasAWindowUnlessItIsNull) {
+  const auto window = [](const char* field) {
+    std::string text = absl::StrReplaceAll(With(field), {{"llama", "mistral"}});
+    return WindowOf(*FromHuggingFaceConfig(text, "config.json"));
+  };
+  EXPECT_EQ(window(R"("head_dim": 16)"), 4096);
+  EXPECT_EQ(window(R"("sliding_window": null)"), 0);
+  EXPECT_EQ(window(R"("sliding_window": 128)"), 128);
+}
+
+// Another activation is another model, whichever of its names the file uses.
+TEST(HuggingFaceConfig, ActivationsAreThoseOfTheFamily) {
+  const auto read = [](const char* fields) {
+    const std::string text = absl::StrReplaceAll(With(fields), {{"llama", "gemma"}});
+    return FromHuggingFaceConfig(text, "config.json").status();
+  };
+  EXPECT_TRUE(read(R"("hidden_act": "gelu_pytorch_tanh")").ok());
+  EXPECT_TRUE(read(R"("hidden_act": "gelu", "hidden_activation": "gelu_pytorch_tanh")").ok());
+  EXPECT_THAT(read(R"("hidden_act": "gelu")").ToString(),
+              HasSubstr("field 'hidden_act' is \"gelu\" but must be"));
+  EXPECT_THAT(read(R"("hidden_activation": "silu")").ToString(), HasSubstr("field 'hidden_activation' is"));
 }
 
 TEST(HuggingFaceConfig, OddValuesSurviveTheRoundTrip) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/families.h"
 #include "model/graph.h"
 #include "model/peepholes.h"
 #include "model/presets.h"
@@ -24,12 +25,18 @@ std::vector<Segment> SegmentsOf(const Architecture& spec, const TensorPart& tens
   return segments;
 }
 
-// With a part of one whose products have biases: there is every kind.
+// A Llama, a part of one whose products have biases, and other families: there is every kind.
 std::vector<Segment> AllSegments() {
   Architecture spec = *Preset("llama3.2-1b");
   std::vector<Segment> segments = SegmentsOf(spec);
   SetAllLinearBiases(spec, true);
   for (Segment& part : SegmentsOf(spec, {.ranks = 2})) segments.push_back(std::move(part));
+  for (const char* family : {"qwen3", "gemma", "nemotron"}) {
+    Architecture other = *Preset("toy-1m");
+    other.family = family;
+    ApplyFamily(*FindFamily(family), other);
+    for (Segment& segment : SegmentsOf(other)) segments.push_back(std::move(segment));
+  }
   return segments;
 }
 
@@ -78,7 +85,7 @@ TEST(Operators, TheTableIsInTheOrderOfTheKinds) {
       names.insert(OpKindName(op.kind));
     }
   }
-  EXPECT_EQ(kinds.size(), static_cast<size_t>(kNumOpKinds)) << "a Llama and a part of it have them all";
+  EXPECT_EQ(kinds.size(), static_cast<size_t>(kNumOpKinds)) << "together they have them all";
   EXPECT_EQ(names.size(), kinds.size());
   EXPECT_EQ(OpKindName(OpKind::kEmbedding), "embedding");
   EXPECT_EQ(OpKindName(OpKind::kLinear), "linear");

@@ -48,11 +48,11 @@ std::vector<float> Floats(const uint32_t (&bits)[n]) {
 }
 
 TEST(RopeTables, AnglesAreThoseOfTransformers) {
-  model::AngleTable table = {.head_dim = 64, .theta = 10000};
+  model::AngleTable table = {.rotated_dim = 64, .theta = 10000};
   RopeTables tables = MakeRopeTables(device::Device::Cpu(), table, 4096);
   for (const int64_t position : {0, 1, 4095}) ExpectAnglesOf(Floats(kLlama2), tables, position);
 
-  table = {.head_dim = 128, .theta = 500000, .scaling = model::RopeScaling{}};
+  table = {.rotated_dim = 128, .theta = 500000, .scaling = model::RopeScaling{}};
   tables = MakeRopeTables(device::Device::Cpu(), table, 131072);
   // Where a frequency that differs in its last bit turns by 0.008 rad.
   for (const int64_t position : {1, 8192, 131071}) ExpectAnglesOf(Floats(kLlama31), tables, position);

@@ -9,10 +9,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "base/counter_rng.h"
 #include "device/counting_allocator.h"
+#include "model/families.h"
 #include "model/graph.h"
 #include "nn/segment_run.h"
 
@@ -28,7 +30,9 @@ class CountedEnvironment : public ::testing::Environment {
 };
 const auto* const kEnvironment = ::testing::AddGlobalTestEnvironment(new CountedEnvironment);
 
-model::Architecture Spec(int64_t hidden, int64_t heads, int64_t kv_heads, int64_t vocab) {
+// With biases of queries, keys and values if it is a Llama.
+model::Architecture Spec(int64_t hidden, int64_t heads, int64_t kv_heads, int64_t vocab,
+                         const std::string& family = "llama") {
   model::Architecture spec = model::LlamaOf({.layers = 1,
                                              .hidden = hidden,
                                              .ffn = 2 * hidden,
@@ -36,7 +40,12 @@ model::Architecture Spec(int64_t hidden, int64_t heads, int64_t kv_heads, int64_
                                              .kv_heads = kv_heads,
                                              .head_dim = hidden / heads,
                                              .vocab = vocab});
-  SetEach(spec, &model::Attention::qkv_bias, true);
+  SetEach(spec, &model::Attention::qkv_bias, family == "llama");
+  const model::Architecture base = model::BaseOfFamily(family);
+  spec.family = family;
+  model::ApplyFamily(*model::FindFamily(family), spec);
+  spec.tie_embeddings = base.tie_embeddings;
+  spec.rope.share = base.rope.share;
   return spec;
 }
 
@@ -111,6 +120,7 @@ struct Case {
   DType dtype;
   int64_t documents;
   Again again = Again::kNothing;
+  const char* family = "llama";
 };
 
 class SegmentMemoryTest : public ::testing::TestWithParam<Case> {};
@@ -132,7 +142,7 @@ int64_t PeakOf(const std::function<void()>& work) {
 // Analyze() is what the planner believes; the counting allocator is what happened.
 TEST_P(SegmentMemoryTest, LayerUsesTheBytesThatAnalyzeSays) {
   const Case& c = GetParam();
-  const model::Architecture spec = Spec(c.hidden, c.heads, c.kv_heads, 128);
+  const model::Architecture spec = Spec(c.hidden, c.heads, c.kv_heads, 128, c.family);
   const Bench bench(spec, 1, c.shape, c.dtype, c.documents, c.again);
   const SegmentRunner runner = bench.Runner();
   const model::SegmentMemory memory = model::Analyze(bench.segment);
@@ -179,7 +189,7 @@ int64_t BytesIn(const WeightQueue& queue) {
 
 TEST_P(SegmentMemoryTest, BackwardInTwoPassesUsesTheBytesThatAnalyzeSays) {
   const Case& c = GetParam();
-  const model::Architecture spec = Spec(c.hidden, c.heads, c.kv_heads, 128);
+  const model::Architecture spec = Spec(c.hidden, c.heads, c.kv_heads, 128, c.family);
   const Bench bench(spec, 1, c.shape, c.dtype, c.documents, c.again);
   const SegmentRunner runner = bench.Runner();
   const model::SegmentMemory memory = model::Analyze(bench.segment);
@@ -219,7 +229,7 @@ TEST_P(SegmentMemoryTest, BackwardInTwoPassesUsesTheBytesThatAnalyzeSays) {
 
 TEST_P(SegmentMemoryTest, HeadUsesTheBytesThatAnalyzeSays) {
   const Case& c = GetParam();
-  const model::Architecture spec = Spec(c.hidden, c.heads, c.kv_heads, 3000);
+  const model::Architecture spec = Spec(c.hidden, c.heads, c.kv_heads, 3000, c.family);
   const Bench bench(spec, 2, c.shape, c.dtype, c.documents);
   const SegmentRunner runner = bench.Runner();
   const at::Tensor input = at::randn({c.shape.tokens(), c.hidden}).to(ToAten(c.dtype));
@@ -239,17 +249,24 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{64, 4, 4, {2, 256}, DType::kBF16, 1}, Case{64, 4, 1, {1, 512}, DType::kBF16, 2},
                       Case{256, 4, 4, {1, 1024}, DType::kBF16, 1}, Case{256, 8, 2, {4, 128}, DType::kF32, 1},
                       Case{256, 8, 2, {4, 128}, DType::kF32, 1, Again::kPasses},
-                      Case{256, 4, 4, {1, 1024}, DType::kBF16, 1, Again::kAttentionToo}));
+                      Case{256, 4, 4, {1, 1024}, DType::kBF16, 1, Again::kAttentionToo},
+                      Case{256, 4, 2, {2, 256}, DType::kF32, 1, Again::kNothing, "qwen3"},
+                      Case{256, 4, 2, {2, 256}, DType::kBF16, 1, Again::kPasses, "qwen3"},
+                      Case{256, 4, 2, {2, 256}, DType::kF32, 1, Again::kPasses, "nemotron"},
+                      Case{256, 4, 2, {2, 256}, DType::kF32, 1, Again::kNothing, "gemma"},
+                      Case{256, 4, 2, {2, 256}, DType::kBF16, 1, Again::kNothing, "starcoder2"}));
 
 // Two passes, with the second later, are one pass bit by bit: gradients of inputs, matrices, norms, biases
 // and the embedding, added to what is there or written over it.
 TEST(SegmentRunner, BackwardInTwoPassesIsBackwardInOne) {
   const model::MicroBatchShape shape{2, 24};
-  for (DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const std::string family : {"llama", "qwen3", "gemma", "nemotron"}) {
     for (int block : {0, 1}) {
       for (bool accumulate : {true, false}) {
+        SCOPED_TRACE(family);
         at::manual_seed(11);
-        Bench bench(Spec(32, 4, 2, 64), block, shape, dtype, 2);
+        const DType dtype = accumulate ? DType::kF32 : DType::kBF16;
+        Bench bench(Spec(32, 4, 2, 64, family), block, shape, dtype, 2);
         for (BoundParameter& parameter : bench.bound) parameter.accumulate = accumulate;
         const SegmentRunner runner = bench.Runner();
         const auto type = ToAten(dtype);
@@ -481,17 +498,19 @@ TEST(SegmentRunner, RowsCanBeFewerThanTheirBound) {
 // a vector over several directions, because a single one may lie across the gradient and show only rounding,
 // which in fp32 is another on another CPU; the extrapolated difference (error of order step^4) allows a step
 // that is large against it.
-void HoldAgainstDifferences(DType dtype, double step, double tolerance, bool with_pairs = true) {
+void HoldAgainstDifferences(DType dtype, double step, double tolerance, bool with_pairs = true,
+                            const std::string& family = "llama") {
+  SCOPED_TRACE(family);
   at::manual_seed(7);
-  const model::Architecture spec = Spec(16, 4, 2, 64);
+  const model::Architecture spec = Spec(32, 4, 2, 64, family);
   const model::MicroBatchShape shape{2, 12};
   Bench bench(spec, 1, shape, dtype, 2);
   for (model::Operator& op : bench.segment.operators) {
     if (!with_pairs) op.with_next = op.with_previous = {};
   }
   const SegmentRunner runner = bench.Runner();
-  const at::Tensor input = at::randn({shape.tokens(), 16}).to(ToAten(dtype));
-  const at::Tensor direction = at::randn({shape.tokens(), 16}).to(ToAten(dtype));
+  const at::Tensor input = at::randn({shape.tokens(), spec.hidden}).to(ToAten(dtype));
+  const at::Tensor direction = at::randn({shape.tokens(), spec.hidden}).to(ToAten(dtype));
   at::Tensor x = input.clone();
   const auto value = [&] {
     return (runner.Forward(bench.bound, x, bench.View(), nullptr).to(at::kDouble) * direction.to(at::kDouble))
@@ -529,6 +548,12 @@ TEST(SegmentRunner, LayerGradientMatchesFiniteDifferences) {
   HoldAgainstDifferences(DType::kF32, 0.02, 1e-3);
   HoldAgainstDifferences(DType::kF64, 1e-3, 1e-9);
   HoldAgainstDifferences(DType::kF64, 1e-3, 1e-9, /*with_pairs=*/false);
+  for (const std::string& family : model::NamedFamilies()) {
+    const kernels::Activation activation = model::FindFamily(family)->activation;
+    // The second derivative of a squared ReLU jumps at zero.
+    const double tolerance = activation == kernels::Activation::kReluSquared ? 1e-4 : 1e-8;
+    HoldAgainstDifferences(DType::kF64, 1e-3, tolerance, /*with_pairs=*/true, family);
+  }
 }
 
 // A step without any loss token has no gradient: the logits themselves must not pass for one.

@@ -6,7 +6,7 @@
 #include "absl/strings/str_split.h"
 #include "base/wildcard.h"
 #include "model/config_json.h"
-#include "model/parameter_names.h"
+#include "model/families.h"
 #include "model/parameters.h"
 #include "model/presets.h"
 #include "recipe/recipe_json.h"
@@ -352,13 +352,13 @@ TEST(LoadRecipe, PretrainedWeightsAreFedWithTheirOwnTokens) {
 TEST(LoadRecipe, AModelThatCannotBeTrainedSaysWhatCanBeDoneWithIt) {
   FakeWorld world;
   world.files["/cwd/hf/config.json"] =
-      R"({"model_type": "mistral", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+      R"({"model_type": "phi3", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
           "num_attention_heads": 4, "vocab_size": 300})";
   for (const char* model : {"model.from=hf", "model.preset=mixtral-8x7b"}) {
     std::vector<std::string> sets = {model};
     const absl::Status refused = world.Load(kMinimal, sets).status();
     EXPECT_THAT(std::string(refused.message()),
-                AllOf(HasSubstr("cannot train"), HasSubstr("model_type llama or qwen2"),
+                AllOf(HasSubstr("cannot train"), HasSubstr("trains model_type llama, mistral"),
                       HasSubstr("trainctl plan RECIPE --as megatron-core --set cluster.device=h100")));
     // And so it is.
     sets.insert(sets.end(), {"plan.framework=megatron-core", "cluster.device=h100"});

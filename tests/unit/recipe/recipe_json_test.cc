@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_split.h"
 #include "base/json.h"
 #include "recipe/show.h"
 #include "recipe_test_util.h"
@@ -136,11 +137,13 @@ Recipe Everything() {
   return loaded->recipe;
 }
 
-// Fields that have one legal value in this version, or that go with another optimizer or backend.
+// Fields that have one legal value in this version, or that go with another optimizer, backend or family.
 bool HasOneValueOnly(const std::string& name) {
   static const char* const kNames[] = {"recipe_version",
                                        "model.from",
                                        "model.family",
+                                       "model.sliding_window",
+                                       "model.rope_share",
                                        "data.tokenizer",
                                        "data.end_of_document",
                                        "train.epochs",
@@ -170,6 +173,24 @@ bool HasOneValueOnly(const std::string& name) {
                                        "parallel.offload",
                                        "parallel.sequence_parallel"};
   return std::count(std::begin(kNames), std::end(kNames), name) > 0;
+}
+
+// A worker has nothing but the stored recipe.
+TEST(RecipeJson, ModelsOfOtherFamiliesAreStored) {
+  for (const char* family :
+       {"model.family=mistral model.sliding_window=512", "model.family=nemotron model.rope_share=0.25",
+        "model.family=nemotron model.rope_share=1", "model.family=gemma", "model.family=qwen3"}) {
+    std::vector<std::string> sets = absl::StrSplit(family, ' ');
+    sets.insert(sets.end(), {"model.preset=default", "model.layers=3", "model.hidden=64", "model.heads=4",
+                             "model.ffn=96", "model.vocab=300", "data.seq_len=64"});
+    const absl::StatusOr<LoadedRecipe> loaded = FakeWorld().Load(kMinimal, sets);
+    ASSERT_TRUE(loaded.ok()) << family << ": " << loaded.status();
+    const model::Architecture& spec = loaded->recipe.model.spec;
+    EXPECT_NE(spec.family, "llama");
+    const absl::StatusOr<Recipe> stored = RecipeFromJson(ToJson(loaded->recipe), "recipe.json");
+    ASSERT_TRUE(stored.ok()) << family << ": " << stored.status();
+    EXPECT_EQ(stored->model.spec, spec) << family;
+  }
 }
 
 TEST(RecipeJson, TheTestRecipeLeavesNoFieldAtItsDefault) {

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "model/families.h"
 #include "model/graph.h"
 #include "model/presets.h"
 #include "tests/unit/schedule/step_testing.h"
@@ -151,16 +152,25 @@ class FieldChanger {
   template <typename Attributes>
   void ChangeAttributes(Attributes& attributes) {
     using namespace model;  // NOLINT(google-build-using-namespace)
-    if constexpr (std::is_same_v<Attributes, LinearCrossEntropyAttributes> ||
-                  std::is_same_v<Attributes, RopeAttributes>) {
+    if constexpr (std::is_same_v<Attributes, RopeAttributes>) {
+      auto& [a, b, c, d, e, f] = attributes;
+      Change(a, b, c, d, e, f);
+    } else if constexpr (std::is_same_v<Attributes, HeadNormAttributes>) {
+      auto& [a, b, c, d, e] = attributes;
+      Change(a, b, c, d, e);
+    } else if constexpr (std::is_same_v<Attributes, LinearCrossEntropyAttributes>) {
       auto& [a, b, c, d] = attributes;
       Change(a, b, c, d);
     } else if constexpr (std::is_same_v<Attributes, EmbeddingAttributes> ||
+                         std::is_same_v<Attributes, RmsNormAttributes> ||
+                         std::is_same_v<Attributes, LayerNormAttributes> ||
                          std::is_same_v<Attributes, AttentionAttributes>) {
       auto& [a, b, c] = attributes;
       Change(a, b, c);
-    } else if constexpr (std::is_same_v<Attributes, RmsNormAttributes> ||
-                         std::is_same_v<Attributes, LinearAttributes> ||
+    } else if constexpr (std::is_same_v<Attributes, LinearAttributes> ||
+                         std::is_same_v<Attributes, SwiGluAttributes> ||
+                         std::is_same_v<Attributes, ActivationAttributes> ||
+                         std::is_same_v<Attributes, ScaleAttributes> ||
                          std::is_same_v<Attributes, TensorExchangeAttributes>) {
       auto& [a, b] = attributes;
       Change(a, b);
@@ -185,11 +195,15 @@ TEST(StepHash, EveryFieldOfTheGraphChangesTheHash) {
   spec.rope.scaling = model::RopeScaling{};
   BuildOptions options;
   options.setting.seq_len = 32;
-  const layout::Ledger ledger(model::Inventory(spec), {.tp = 2}, 0);
-  const Step step = BuildStep(GraphOf(spec, ledger, options), ledger, options);
-  FieldChanger changer(step, ledger);
-  changer.ChangeAll();
-  EXPECT_GT(changer.num_changes(), 400);
+  for (const char* family : {"llama", "qwen3", "gemma", "nemotron"}) {  // together they have all operators
+    model::Architecture member = spec;
+    member.family = family;
+    ApplyFamily(*model::FindFamily(family), member);
+    const layout::Ledger ledger(model::Inventory(member), {.tp = 2}, 0);
+    FieldChanger changer(BuildStep(GraphOf(member, ledger, options), ledger, options), ledger);
+    changer.ChangeAll();
+    EXPECT_GT(changer.num_changes(), 400);
+  }
   std::set<std::string> hashes;
   for (int change = 0; change < 5; ++change) {
     model::Architecture other = spec;

@@ -417,7 +417,9 @@ TEST(LoadModelFolderTest, F16WeightsHaveTheirValuesAsFloats) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Variants, GoldenTest,
-                         testing::Values("plain", "gqa", "tied", "rope_scaled", "biased", "packed"),
+                         testing::Values("plain", "gqa", "tied", "rope_scaled", "biased", "packed", "qwen3",
+                                         "mistral", "gemma", "starcoder2", "arcee", "nemotron", "stablelm",
+                                         "helium", "ernie4_5"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

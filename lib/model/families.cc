@@ -1,0 +1,271 @@
+#include "model/families.h"
+
+#include "absl/strings/string_view.h"
+
+namespace trainctl::model {
+namespace {
+
+using kernels::Activation;
+using kernels::Gain;
+using kernels::RopePairs;
+
+constexpr ParameterNames kLlamaNames = {.embedding = "model.embed_tokens",
+                                        .layers = "model.layers.",
+                                        .attention_norm = "input_layernorm",
+                                        .query = "self_attn.q_proj",
+                                        .key = "self_attn.k_proj",
+                                        .value = "self_attn.v_proj",
+                                        .query_norm = "self_attn.q_norm",
+                                        .key_norm = "self_attn.k_norm",
+                                        .attention_output = "self_attn.o_proj",
+                                        .mlp_norm = "post_attention_layernorm",
+                                        .gate = "mlp.gate_proj",
+                                        .up = "mlp.up_proj",
+                                        .down = "mlp.down_proj",
+                                        .final_norm = "model.norm",
+                                        .head = "lm_head"};
+
+constexpr ParameterNames StarCoder2Names() {
+  ParameterNames names = kLlamaNames;
+  names.up = "mlp.c_fc";
+  names.down = "mlp.c_proj";
+  return names;
+}
+constexpr ParameterNames kStarCoder2Names = StarCoder2Names();
+
+constexpr Family kFamilies[] = {
+    {.model_type = "llama", .bias = Bias::kByFile, .class_name = "LlamaForCausalLM", .names = &kLlamaNames},
+    {.model_type = "mistral",
+     .windows = Windows::kAll,
+     .window = 4096,
+     .max_position = 131072,
+     .class_name = "MistralForCausalLM",
+     .names = &kLlamaNames},
+    {.model_type = "mixtral", .windows = Windows::kAll, .mixture = Mixture::kRouted},
+    {.model_type = "qwen2",
+     .bias = Bias::kQkv,
+     .windows = Windows::kUpper,
+     .max_position = 32768,
+     .class_name = "Qwen2ForCausalLM"},
+    {.model_type = "qwen2_moe",
+     .bias = Bias::kQkv,
+     .gated_shared_experts = true,
+     .windows = Windows::kUpper,
+     .mixture = Mixture::kRouted},
+    {.model_type = "qwen3",
+     .bias = Bias::kAttentionByFile,
+     .qk_norm = QkNorm::kHead,
+     .windows = Windows::kUpper,
+     .max_position = 32768,
+     .head_dim = 128,
+     .class_name = "Qwen3ForCausalLM",
+     .names = &kLlamaNames},
+    {.model_type = "qwen3_moe",
+     .bias = Bias::kByFile,
+     .qk_norm = QkNorm::kHead,
+     .windows = Windows::kUpper,
+     .mixture = Mixture::kRouted},
+    {.model_type = "deepseek_v2", .mixture = Mixture::kLatent},
+    {.model_type = "deepseek_v3", .mixture = Mixture::kLatent},
+    {.model_type = "kimi_k2", .mixture = Mixture::kLatent},
+    {.model_type = "olmoe", .qk_norm = QkNorm::kWhole, .mixture = Mixture::kRouted},
+    {.model_type = "gpt_oss",
+     .bias = Bias::kAll,
+     .expert_bias = true,
+     .attention_sinks = true,
+     .windows = Windows::kEverySecond,
+     .mixture = Mixture::kRouted,
+     .clamped_gate = true},
+    {.model_type = "olmo2", .bias = Bias::kByFile, .qk_norm = QkNorm::kWhole},
+    {.model_type = "smollm3", .bias = Bias::kByFile, .tied_default = true},
+    {.model_type = "granite", .bias = Bias::kByFile, .tied_default = true},
+    {.model_type = "gemma",
+     .activation = Activation::kGeluTanh,
+     .gain = Gain::kOnePlusWeight,
+     .bias = Bias::kAttentionByFile,
+     .tied_default = true,
+     .scales_embedding = true,
+     .max_position = 8192,
+     .head_dim = 256,
+     .activation_key = "hidden_activation",
+     .class_name = "GemmaForCausalLM",
+     .names = &kLlamaNames},
+    {.model_type = "gemma2",
+     .tied_default = true,
+     .norms = NormPlaces::kBeforeAndAfter,
+     .windows = Windows::kEverySecond},
+    {.model_type = "gemma3_text",
+     .tied_default = true,
+     .qk_norm = QkNorm::kHead,
+     .norms = NormPlaces::kBeforeAndAfter,
+     .windows = Windows::kPattern},
+    {.model_type = "internlm2", .bias = Bias::kUseBias},
+    {.model_type = "phi3", .windows = Windows::kAll},
+    {.model_type = "phi",
+     .gated = false,
+     .norm = NormKind::kLayer,
+     .bias = Bias::kAll,
+     .norms = NormPlaces::kShared,
+     .head_bias = true},
+    {.model_type = "gpt2",
+     .gated = false,
+     .norm = NormKind::kLayer,
+     .bias = Bias::kAll,
+     .tied_default = true,
+     .learned_positions = true},
+    {.model_type = "gpt_neox", .gated = false, .norm = NormKind::kLayer, .bias = Bias::kAll},
+    {.model_type = "opt",
+     .gated = false,
+     .norm = NormKind::kLayer,
+     .bias = Bias::kAll,
+     .tied_default = true,
+     .learned_positions = true},
+    {.model_type = "bloom",
+     .gated = false,
+     .norm = NormKind::kLayer,
+     .bias = Bias::kAll,
+     .tied_default = true,
+     .embedding_norm = true},
+    {.model_type = "mpt", .gated = false, .bias = Bias::kUseBias, .tied_default = true},
+    {.model_type = "starcoder2",
+     .gated = false,
+     .activation = Activation::kGeluTanh,
+     .norm = NormKind::kLayer,
+     .bias = Bias::kUseBias,
+     .bias_default = true,
+     .tied_default = true,
+     .windows = Windows::kAll,
+     .max_position = 4096,
+     .norm_eps = 1e-5,
+     .norm_eps_key = "norm_epsilon",
+     .class_name = "Starcoder2ForCausalLM",
+     .names = &kStarCoder2Names},
+    {.model_type = "arcee",
+     .gated = false,
+     .activation = Activation::kReluSquared,
+     .bias = Bias::kByFile,
+     .max_position = 4096,
+     .norm_eps = 1e-5,
+     .class_name = "ArceeForCausalLM",
+     .names = &kLlamaNames},
+    {.model_type = "nemotron",
+     .gated = false,
+     .activation = Activation::kReluSquared,
+     .norm = NormKind::kLayer,
+     .gain = Gain::kOnePlusWeight,
+     .bias = Bias::kByFile,
+     .max_position = 4096,
+     .norm_eps = 1e-5,
+     .rope_share = 0.5,
+     .norm_eps_key = "norm_eps",
+     .class_name = "NemotronForCausalLM",
+     .names = &kLlamaNames},
+    {.model_type = "stablelm",
+     .norm = NormKind::kLayer,
+     .bias = Bias::kQkv,
+     .max_position = 4096,
+     .norm_eps = 1e-5,
+     .rope_share = 0.25,
+     .has_head_dim = false,
+     .norm_eps_key = "layer_norm_eps",
+     .qkv_bias_key = "use_qkv_bias",
+     .class_name = "StableLmForCausalLM",
+     .names = &kLlamaNames},
+    {.model_type = "helium",
+     .bias = Bias::kQkv,
+     .rope_pairs = RopePairs::kNeighbors,
+     .max_position = 4096,
+     .norm_eps = 1e-8,
+     .rope_theta = 100000,
+     .head_dim = 128,
+     .qkv_bias_key = "attention_bias",
+     .class_name = "HeliumForCausalLM",
+     .names = &kLlamaNames},
+    {.model_type = "ernie4_5",
+     .bias = Bias::kUseBias,
+     .tied_default = true,
+     .rope_pairs = RopePairs::kNeighbors,
+     .max_position = 131072,
+     .norm_eps = 1e-5,
+     .rope_theta = 500000,
+     .head_dim = 128,
+     .class_name = "Ernie4_5ForCausalLM",
+     .names = &kLlamaNames},
+};
+
+constexpr const char* kSiluNames[] = {"silu", "swish"};
+constexpr const char* kGeluNames[] = {"gelu"};
+constexpr const char* kGeluTanhNames[] = {"gelu_pytorch_tanh", "gelu_new", "gelu_fast"};
+constexpr const char* kReluNames[] = {"relu"};
+constexpr const char* kReluSquaredNames[] = {"relu2"};
+
+}  // namespace
+
+absl::Span<const Family> Families() { return kFamilies; }
+
+const Family* FindFamily(absl::string_view model_type) {
+  for (const Family& family : kFamilies) {
+    if (model_type == family.model_type) return &family;
+  }
+  return nullptr;
+}
+
+void ApplyFamily(const Family& family, Architecture& spec) {
+  SetEach(spec, &Attention::qk_norm, family.qk_norm);
+  SetEach(spec, &Attention::sinks, family.attention_sinks);
+  SetEach(spec, &Mlp::gated, family.gated);
+  SetEach(spec, &Mlp::activation, family.activation);
+  SetEach(spec, &Mlp::clamped, family.clamped_gate);
+  SetEach(spec, &Layer::norms, family.norms);
+  spec.norm.kind = family.norm;
+  spec.norm.gain = family.gain;
+  spec.rope.pairs = family.rope_pairs;
+  spec.scales_embedding = family.scales_embedding;
+  spec.embedding_norm = family.embedding_norm;
+  spec.head_bias = family.head_bias;
+}
+
+Architecture BaseOfFamily(absl::string_view name) {
+  Architecture spec;
+  if (name == spec.family) return spec;
+  const Family& family = *FindFamily(name);
+  spec.family = family.model_type;
+  ApplyFamily(family, spec);
+  spec.tie_embeddings = family.tied_default;
+  spec.max_position = family.max_position;
+  spec.norm.eps = family.norm_eps;
+  spec.rope.theta = family.rope_theta;
+  spec.rope.share = family.rope_share;
+  return spec;
+}
+
+std::vector<std::string> NamedFamilies() {
+  std::vector<std::string> families;
+  for (const Family& family : kFamilies) {
+    if (family.names != nullptr) families.emplace_back(family.model_type);
+  }
+  return families;
+}
+
+const ParameterNames* FindParameterNames(absl::string_view family) {
+  const Family* row = FindFamily(family);
+  return row == nullptr ? nullptr : row->names;
+}
+
+absl::Span<const char* const> NamesOf(Activation activation) {
+  switch (activation) {
+    case Activation::kSiLU:
+      return kSiluNames;
+    case Activation::kGelu:
+      return kGeluNames;
+    case Activation::kGeluTanh:
+      return kGeluTanhNames;
+    case Activation::kRelu:
+      return kReluNames;
+    case Activation::kReluSquared:
+      return kReluSquaredNames;
+  }
+  return {};
+}
+
+}  // namespace trainctl::model
