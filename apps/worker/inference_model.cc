@@ -7,6 +7,7 @@
 #include "base/folder_entries.h"
 #include "base/status.h"
 #include "data/source_kind.h"
+#include "data/unused_prompts.h"
 #include "recipe/load.h"
 #include "recipe/model_folder.h"
 #include "recipe/recipe_json.h"
@@ -19,7 +20,8 @@ namespace {
 constexpr int64_t kNumBytes = 256;
 
 // Replaces the recipe's evaluation sets with all of `request.data`.
-absl::Status EvaluateOnly(const InferenceRequest& request, recipe::Recipe& recipe) {
+absl::Status EvaluateOnly(const InferenceRequest& request, InferenceModel& model) {
+  recipe::Recipe& recipe = model.recipe;
   recipe::DataSource source = recipe.data.train.empty() ? recipe::DataSource{} : recipe.data.train.front();
   source.name = request.data;
   source.files = {request.data};
@@ -36,6 +38,14 @@ absl::Status EvaluateOnly(const InferenceRequest& request, recipe::Recipe& recip
                        request.data, " is not"));
     }
     source.prompt_field.clear();
+  } else if (*kind == data::SourceKind::kJsonl && source.prompt_field.empty()) {
+    const std::string name = data::FindUnusedPrompt(request.data, source.text_field);
+    if (!name.empty()) {
+      model.notes.push_back(absl::StrCat("the field '", name, "' of ", request.data,
+                                         " is not read, so the loss is that of '", source.text_field,
+                                         "' without it; for the loss of the text given the prompt, pass ",
+                                         "--prompt-field ", name));
+    }
   }
   for (recipe::DataSource& train : recipe.data.train) train.holdout = 0;
   recipe.data.eval = {std::move(source)};
@@ -97,7 +107,7 @@ absl::StatusOr<InferenceModel> OpenModel(const InferenceRequest& request) {
 
 absl::StatusOr<InferenceModel> OpenInferenceModel(const InferenceRequest& request) {
   TRAINCTL_ASSIGN_OR_RETURN(InferenceModel model, OpenModel(request));
-  if (!request.data.empty()) TRAINCTL_RETURN_IF_ERROR(EvaluateOnly(request, model.recipe));
+  if (!request.data.empty()) TRAINCTL_RETURN_IF_ERROR(EvaluateOnly(request, model));
   if (request.seq_len > 0) TRAINCTL_RETURN_IF_ERROR(SetLength(request.seq_len, model.recipe));
   if (!request.folder.empty()) TRAINCTL_RETURN_IF_ERROR(CheckTokenizer(request.folder, model));
   return model;

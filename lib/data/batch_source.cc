@@ -564,9 +564,11 @@ std::string FirstUnusedPrompt(const std::vector<recipe::DataSource>& sources) {
     if (!source.prompt_field.empty() || source.files.empty()) continue;
     const absl::StatusOr<SourceKind> kind = KindOfFile(source, source.files[0]);
     if (!kind.ok() || *kind != SourceKind::kJsonl) continue;
-    if (std::string found = FormatUnusedPrompt(source.files[0], source.text_field); !found.empty()) {
-      return found;
-    }
+    const std::string name = FindUnusedPrompt(source.files[0], source.text_field);
+    if (name.empty()) continue;
+    return absl::StrCat("the field '", name, "' of ", source.files[0], " is not read, so the model learns '",
+                        source.text_field, "' without it; to train on the text given the prompt, set ",
+                        "prompt_field = \"", name, "\"");
   }
   return "";
 }

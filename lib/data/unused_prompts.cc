@@ -5,14 +5,13 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "data/jsonl_line.h"
 #include "data/unpacked_file.h"
 
 namespace trainctl::data {
 
-std::string FormatUnusedPrompt(const std::string& file, absl::string_view text_field) {
+std::string FindUnusedPrompt(const std::string& file, absl::string_view text_field) {
   absl::StatusOr<UnpackedFile> opened = UnpackedFile::Open(file);
   if (!opened.ok()) return "";
   // A first line that is longer than one piece is truncated here. FieldNames returns no names if the line
@@ -23,10 +22,9 @@ std::string FormatUnusedPrompt(const std::string& file, absl::string_view text_f
   line = line.substr(0, line.find('\n'));
   const std::vector<std::string> names = FieldNames(line);
   for (const absl::string_view name : {"prompt", "question", "instruction"}) {
-    if (name == text_field || std::find(names.begin(), names.end(), name) == names.end()) continue;
-    return absl::StrCat("the field '", name, "' of ", file, " is not read, so the model learns '", text_field,
-                        "' without it; to train on the text given the prompt, set prompt_field = \"", name,
-                        "\"");
+    if (name != text_field && std::find(names.begin(), names.end(), name) != names.end()) {
+      return std::string(name);
+    }
   }
   return "";
 }

@@ -7,8 +7,9 @@
 
 namespace trainctl::data {
 
-// Returns a sentence if the first line of the JSONL file has a field other than `text_field` that usually
-// holds a prompt, such as "prompt" or "question". Empty if there is none, or if the file cannot be read.
-std::string FormatUnusedPrompt(const std::string& file, absl::string_view text_field);
+// Returns the name of a field other than `text_field` that usually holds a prompt, such as "prompt" or
+// "question", if the first line of the JSONL file has one. Empty if there is none, or if the file cannot be
+// read.
+std::string FindUnusedPrompt(const std::string& file, absl::string_view text_field);
 
 }  // namespace trainctl::data

@@ -970,6 +970,11 @@ def a_folder_without_a_run_is_evaluated_and_continued(c):
     data = ["eval", "m", "--data", "text.txt"]
     for words in (["a.jsonl"], ["a.jsonl", "--text-field", "body"], ["a.jsonl", "--text-field", "body", "--prompt-field", "ask"]):
         c.expect(0, ["eval", "m", "--data", *words], '"loss_tokens":%d' % (3 if "--prompt-field" in words else 2))
+    c.write("p.jsonl", '{"text": "one", "prompt": "who"}\n')
+    c.expect(0, ["eval", "m", "--data", "p.jsonl"], "note: the field 'prompt' of", "p.jsonl is not read, so the loss is that of 'text' without it",
+             "pass --prompt-field prompt")
+    if "is not read" in c.run("eval", "m", "--data", "p.jsonl", "--prompt-field", "prompt").stdout:
+        c.fail("eval says that a prompt is not read that is")
     c.expect(2, ["eval", "m"], "requires --data FILE", "m has no evaluation sets")
     c.expect(2, [*data, "--step", "3"], "--step applies to a run, but m is a Hugging Face folder")
     c.expect(2, [*data, "--seq-len", "4096"], "--seq-len 4096 is above the 2048 tokens that the model supports")
