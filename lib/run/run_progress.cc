@@ -60,7 +60,9 @@ int64_t IntOr(const Json& line, const char* key, int64_t otherwise) {
 }
 
 void ReadTimings(const std::string& path, absl::Time since, RunProgress& progress) {
-  telemetry::StepPace all, of_these_workers;
+  telemetry::StepPace speed, of_these_workers;
+  telemetry::DoneStep last;
+  last.step = -1;
   for (const std::string& text : LastLines(path, kMaxSteps)) {
     const absl::StatusOr<Json> line = ParseJson(text, path);
     if (!line.ok() || !line->is_object() || IntOr(*line, "step", -1) < 0) continue;
@@ -70,18 +72,19 @@ void ReadTimings(const std::string& path, absl::Time since, RunProgress& progres
     step.mfu = Number(*line, "mfu");
     const std::optional<double> time_s = Number(*line, "time");  // older builds did not write it
     step.done = time_s.has_value() ? absl::UnixEpoch() + absl::Seconds(*time_s) : absl::InfinitePast();
-    all.Add(step);
+    last = step;
     if (step.done > since) of_these_workers.Add(step);
+    if (step.done > since || !time_s.has_value()) speed.Add(step);
     const auto memory = line->find("memory_bytes");
     if (memory != line->end() && memory->is_object()) {
       if (const int64_t peak = IntOr(*memory, "tensor_peak", -1); peak >= 0) progress.memory_bytes = peak;
     }
   }
-  if (all.empty()) return;
-  progress.step = std::max(progress.step, all.last().step);
-  if (all.last().done != absl::InfinitePast()) progress.done = all.last().done;
-  progress.tokens_per_second = all.TokensPerSecond();
-  progress.mfu = all.Mfu();
+  if (last.step < 0) return;
+  progress.step = std::max(progress.step, last.step);
+  if (last.done != absl::InfinitePast()) progress.done = last.done;
+  progress.tokens_per_second = speed.TokensPerSecond();
+  progress.mfu = speed.Mfu();
   progress.per_step = of_these_workers.PerStep();
   if (progress.total_steps >= 0) progress.time_left = of_these_workers.TimeLeft(progress.total_steps);
 }

@@ -18,7 +18,8 @@ struct RunProgress {
   int64_t loss_step = -1;          // latest step in metrics.jsonl, which may skip steps; -1 if none
   std::optional<double> loss;      // loss at loss_step; may be infinite or NaN
   std::optional<absl::Time> done;  // time when `step` was completed
-  // The fields up to `per_step` are computed by telemetry::StepPace.
+  // Computed by telemetry::StepPace from the steps of the current workers only; unset before their first
+  // steps. Lines without a time, which earlier versions wrote, count toward the first two.
   std::optional<double> tokens_per_second;
   std::optional<double> mfu;                // unset if unknown
   std::optional<absl::Duration> time_left;  // estimated time from `step` to the end
@@ -26,8 +27,8 @@ struct RunProgress {
   std::optional<int64_t> memory_bytes;      // peak memory of rank 0's tensors
 };
 
-// Reads the progress of `run`. `since` is the time when the current workers were started; earlier steps are
-// ignored because their pace may differ.
+// Reads the progress of `run`. `since` is the time when the current workers were started; earlier steps do
+// not count toward speed and time, because the layout or the machine may have changed.
 RunProgress ReadProgress(const RunFolder& run, absl::Time since);
 
 // Returns up to `max_lines` of the last complete lines without reading the rest of the file. Returns an empty

@@ -27,8 +27,6 @@ class StepPace {
   // workers restart from a checkpoint, discards all earlier steps.
   void Add(const DoneStep& step);
 
-  bool empty() const { return steps_.empty(); }
-  const DoneStep& last() const { return steps_.back(); }
   // Medians over the last 20 steps; nullopt if there are no values.
   std::optional<double> TokensPerSecond() const;
   std::optional<double> Mfu() const;

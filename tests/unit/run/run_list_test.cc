@@ -158,7 +158,7 @@ TEST_F(RunListTest, OnlyTheEndOfALongLogIsRead) {
 
 // Launched at 12:00; the workers that are at work were started at 13:00 and have done steps 3 to 6, a step in
 // 2 s but the last, of an evaluation, in 5.
-TEST_F(RunListTest, TimeLeftIsAtThePaceOfTheWorkersThatAreAtWork) {
+TEST_F(RunListTest, SpeedAndTimeLeftAreOfTheWorkersThatAreAtWork) {
   MakeRun("a", 12, 2);
   Write("a/journal.jsonl", absl::StrCat(*ReadFile(root_ + "/a/journal.jsonl"),
                                         "{\"v\":1,\"time\":\"2026-01-02T13:00:00+00:00\",\"event\":"
@@ -170,8 +170,15 @@ TEST_F(RunListTest, TimeLeftIsAtThePaceOfTheWorkersThatAreAtWork) {
     ++step;
     absl::StrAppendFormat(
         &timings,
-        "{\"step\":%d,\"tokens_per_second\":10,\"memory_bytes\":{\"tensor_peak\":%d},\"time\":%.3f}\n", step,
-        100 + step, started + at);
+        "{\"step\":%d,\"tokens_per_second\":%d,\"mfu\":0.%d,\"memory_bytes\":{\"tensor_peak\":%d},"
+        "\"time\":%.3f}\n",
+        step, at < 0 ? 900 : 10, at < 0 ? 9 : 1, 100 + step, started + at);
+    if (step > 2) continue;
+    Write("a/timings.jsonl", timings);
+    const RunProgress before = List()[0].progress;
+    EXPECT_EQ(before.step, 2);
+    EXPECT_EQ(before.tokens_per_second, std::nullopt) << "the steps so far are of other workers";
+    EXPECT_EQ(before.mfu, std::nullopt);
   }
   Write("a/timings.jsonl", timings);
   auto launch = std::make_optional(FileLock::TryLock(root_ + "/a/lock"));
@@ -182,6 +189,8 @@ TEST_F(RunListTest, TimeLeftIsAtThePaceOfTheWorkersThatAreAtWork) {
   EXPECT_EQ(at.memory_bytes, 106);
   ASSERT_TRUE(at.done.has_value());
   EXPECT_EQ(absl::ToUnixSeconds(*at.done), 1767358813);
+  EXPECT_EQ(at.tokens_per_second, 10);
+  EXPECT_EQ(at.mfu, 0.1);
   EXPECT_EQ(at.per_step, absl::Seconds(3));  // 9 s from step 3 to step 6
   EXPECT_EQ(at.time_left, absl::Seconds(3) * (40 - 6));
   launch.reset();
