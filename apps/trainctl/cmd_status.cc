@@ -260,6 +260,12 @@ std::string EndText(const Report& report) {
   if (!report.state.message.empty()) {
     absl::StrAppend(&text, "message     ", launcher::PrintableText(report.state.message, true), "\n");
   }
+  const bool is_stopped = report.state.status == run::RunStatus::kStopped ||
+                          report.state.status == run::RunStatus::kStoppedUnsaved;
+  if (is_stopped && report.status != "queued") {
+    absl::StrAppend(&text, report.checkpoints.step < 0 ? "start it again with" : "continue with",
+                    ": trainctl resume ", ShellQuote(report.path), "\n");
+  }
   if (!report.failure) return text;
   constexpr size_t kShown = 5;
   return absl::StrCat(text, "when        ", WhenText(*report.failure), "\n",

@@ -448,7 +448,9 @@ void Supervisor::On(absl::Duration now, const Settled& event, Actions& out) {
   if (result_->kind != JobOutcome::Kind::kFailed) {
     JobOutcome outcome;
     outcome.kind = result_->kind;
-    if (outcome.kind == JobOutcome::Kind::kStoppedResumable) outcome.message = "saved and stopped";
+    if (outcome.kind == JobOutcome::Kind::kStoppedResumable) {
+      outcome.message = checkpoint_step_ < 0 ? "stopped before the first checkpoint" : "saved and stopped";
+    }
     if (outcome.kind == JobOutcome::Kind::kStoppedUnsaved) outcome.message = "stopped without saving";
     if (outcome.kind != JobOutcome::Kind::kFinished) outcome.stop_reason = stop_reason_;
     return ConcludeWith(std::move(outcome), out);

@@ -35,7 +35,7 @@ namespace trainctl::rendezvous {
 struct JobOutcome {
   enum class Kind {
     kFinished,
-    kStoppedResumable,  // every worker saved and stopped
+    kStoppedResumable,  // every worker saved and stopped, or there was nothing to save
     kStoppedUnsaved,    // stopped on request without saving
     kFailed,
   };

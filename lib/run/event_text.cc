@@ -1,5 +1,6 @@
 #include "run/event_text.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -7,6 +8,7 @@ namespace trainctl::run {
 namespace {
 
 std::string WithMessage(absl::string_view what, const JournalEvent& event) {
+  if (absl::StartsWith(event.message, absl::StrCat(what, " "))) return event.message;
   return event.message.empty() ? std::string(what) : absl::StrCat(what, ": ", event.message);
 }
 

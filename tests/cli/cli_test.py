@@ -440,6 +440,19 @@ def stopped_before_the_first_checkpoint(c):
     c.expect(subprocess.CompletedProcess([], job.wait(timeout=60), said), 130, "before the first checkpoint", "trainctl resume")
     if "step -1" in said:
         c.fail("a checkpoint of step -1: %s" % said)
+    c.expect(c.run("status", "run"), 0, "stopped without saving", "start it again with: trainctl resume ")
+    job = c.start("launch", "recipe.toml", "--run-dir", "early", "--set", "train.steps=100000")
+    for line in job.stdout:
+        if "run folder: " in line:
+            break
+    job.send_signal(signal.SIGTERM)
+    said = job.stdout.read()
+    done = json.loads(c.run("status", "early", "--json").stdout)["checkpoint_step"]
+    # A fast machine may have done a step by then.
+    told, way_on = ("stopped before the first checkpoint", "start it again with") if done is None else ("saved and stopped", "continue with")
+    c.expect(subprocess.CompletedProcess([], job.wait(timeout=60), said), 75, way_on)
+    c.expect(c.run("status", "early"), 0, "message     %s\n" % told, "%s: trainctl resume " % way_on)
+    c.expect(c.run("events", "early"), 0, told)
 
 
 @case

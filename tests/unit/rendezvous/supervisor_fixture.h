@@ -24,7 +24,7 @@ class SupervisorTest : public testing::Test {
  protected:
   SupervisorTest() { Make({"a", "b", "c"}); }
 
-  void Make(std::vector<std::string> nodes, int64_t max_restarts = 3) {
+  void Make(std::vector<std::string> nodes, int64_t max_restarts = 3, int64_t checkpoint_step = 10) {
     SupervisorOptions options;
     options.nodes = std::move(nodes);
     options.max_restarts = max_restarts;
@@ -33,7 +33,7 @@ class SupervisorTest : public testing::Test {
     options.stacks_timeout = kStacksTimeout;
     options.watchdog.at_first = absl::Seconds(60);
     options.watchdog.most = absl::Minutes(10);
-    options.checkpoint_step = 10;
+    options.checkpoint_step = checkpoint_step;
     supervisor_.emplace(options);
     attempt_ = 1;
   }

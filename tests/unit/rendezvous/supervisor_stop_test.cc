@@ -138,6 +138,20 @@ TEST_F(SupervisorTest, WorkersThatDoNotRunYetHaveNothingToSave) {
   EXPECT_EQ(Outcome().kind, JobOutcome::Kind::kStoppedResumable);
 }
 
+TEST_F(SupervisorTest, AStopWithoutACheckpointDoesNotClaimToHaveSaved) {
+  for (const bool saves : {false, true}) {
+    Make({"a", "b", "c"}, 3, /*checkpoint_step=*/-1);
+    Run();
+    Stop(StopMode::kAfterSave);
+    Finish(/*stopped=*/true);
+    EndNodes();
+    if (saves) Give(CheckpointSeen{3});
+    Give(Settled{});
+    EXPECT_EQ(Outcome().kind, JobOutcome::Kind::kStoppedResumable);
+    EXPECT_EQ(Outcome().message, saves ? "saved and stopped" : "stopped before the first checkpoint");
+  }
+}
+
 TEST_F(SupervisorTest, WorkersThatStartAgainHaveNothingToSaveEither) {
   Run();
   Fail("a/0", 0);

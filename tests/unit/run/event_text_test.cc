@@ -43,6 +43,10 @@ TEST(EventText, TellsTheRestOfALife) {
   EXPECT_EQ(EventText({.kind = EventKind::kEnd, .status = RunStatus::kFinished}), "finished");
   EXPECT_EQ(EventText({.kind = EventKind::kEnd, .status = RunStatus::kStopped, .message = "SIGTERM"}),
             "stopped: SIGTERM");
+  EXPECT_EQ(EventText({.kind = EventKind::kEnd,
+                       .status = RunStatus::kStopped,
+                       .message = "stopped before the first checkpoint"}),
+            "stopped before the first checkpoint");
 }
 
 }  // namespace
