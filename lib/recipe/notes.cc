@@ -83,7 +83,7 @@ class NoteFinder {
           absl::StrCat("the learning rate is 0 starting at step ", *optimizer.decay_steps + 1,
                        ", so later steps change nothing: the decay ends at step ", *optimizer.decay_steps,
                        " (optimizer.decay_steps) of ", recipe_.train.steps,
-                       " (train.steps) at optimizer.min_lr = 0; optimizer.decay_steps = \"auto\" "
+                       " (train.steps) at optimizer.min_lr = 0; --set optimizer.decay_steps=auto "
                        "extends it to the last step"));
     }
     AddIdle({{"optimizer.no_decay", optimizer.weight_decay == 0, "optimizer.weight_decay is 0"},

@@ -191,7 +191,7 @@ TEST(Resume, StepsBeyondADecayToNothingAreANote) {
   };
   EXPECT_THAT(notes(to_zero, {"train.steps=400"}),
               ::testing::ElementsAre(AllOf(HasSubstr("the learning rate is 0 starting at step 101"),
-                                           HasSubstr("optimizer.decay_steps = \"auto\""))));
+                                           HasSubstr("--set optimizer.decay_steps=auto"))));
   EXPECT_THAT(notes(to_zero, {}), ::testing::IsEmpty());
   EXPECT_THAT(notes(to_zero, {"train.steps=400", "optimizer.decay_steps=auto"}), ::testing::IsEmpty());
   EXPECT_THAT(notes(to_zero, {"train.steps=400", "optimizer.min_lr=1e-5"}), ::testing::IsEmpty());
