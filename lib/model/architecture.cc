@@ -258,8 +258,7 @@ std::vector<std::string> WhyNotTrainable(const Architecture& spec) {
   std::vector<std::string> reasons;
   const Family* family = FindFamily(spec.family);
   if (family == nullptr || family->names == nullptr) {
-    reasons.push_back(absl::StrCat("model.family = \"", spec.family, "\" (model_type), where only \"",
-                                   absl::StrJoin(NamedFamilies(), "\" and \""), "\" is known"));
+    reasons.push_back(absl::StrCat("model.family = \"", spec.family, "\" (model_type)"));
   }
   const auto any = [&](auto has) { return std::any_of(spec.kinds.begin(), spec.kinds.end(), has); };
   const std::pair<bool, const char*> features[] = {

@@ -46,7 +46,8 @@ std::vector<std::string> TrainedModelTypes();
 // error and is never ignored.
 absl::StatusOr<Architecture> FromHuggingFaceConfig(absl::string_view json_text, absl::string_view what);
 
-// Returns the model_type that ToHuggingFaceConfig writes: "llama" or "qwen2". `spec` must be trainable.
+// Returns the model_type that ToHuggingFaceConfig writes: the family, or "qwen2" for a "llama" with biases on
+// queries, keys and values only. `spec` must be trainable.
 std::string ModelTypeOf(const Architecture& spec);
 
 // Returns the text of a config.json. `spec` must be trainable, and `dtype` is the element type of the

@@ -10,7 +10,7 @@
 namespace trainctl::model {
 namespace {
 
-// Fields whose value cannot matter. transformers' Llama and Qwen2 read none of them while they compute
+// Fields whose value cannot matter. The trained families in transformers read none of them while they compute
 // logits.
 const std::set<std::string>& NeutralNames() {
   static const auto* names = new std::set<std::string>{
@@ -33,7 +33,7 @@ const std::set<std::string>& NeutralNames() {
       "eos_token", "pad_token", "unk_token", "sep_token", "tokenizer_class", "tokenizer_file", "prefix",
       // Lengths that no model reads; max_position_embeddings is the one that counts.
       "max_sequence_length", "model_max_length", "seq_length", "n_ctx",
-      // Llama and Qwen2 are decoders with either value.
+      // The trained families are decoders with either value.
       "is_decoder",
       // Qwen2's layers with a window, of which there are none unless use_sliding_window says so.
       "max_window_layers",

@@ -1,5 +1,5 @@
-// Identifies fields of a Llama or Qwen2 config.json that do not affect what the model computes in training.
-// Thread-safe.
+// Identifies fields of a trainable model's config.json that do not affect what the model computes in
+// training. Thread-safe.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
