@@ -121,7 +121,7 @@ absl::StatusOr<Report> MakeReport(const std::string& path) {
   if (!report.is_running() && report.job && report.job->state && report.job->state->IsWaiting()) {
     report.status = "queued";
   }
-  report.progress = run::ReadProgress(run, report.state.generation_started);
+  report.progress = run::ReadProgress(run, report.state.workers_started());
   if (!report.is_running()) report.progress.time_left.reset();
   report.activity = Activity(report);
   if (report.state.status == run::RunStatus::kFailed) report.failure = ReportFailure(run, report.state);

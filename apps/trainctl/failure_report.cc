@@ -45,7 +45,7 @@ FailureReport ReportFailure(const run::RunFolder& run, const run::RunState& stat
   report.launched = state.started;
   report.ended = state.ended;
   report.num_restarts = state.num_restarts;
-  const run::RunProgress progress = run::ReadProgress(run, state.generation_started);
+  const run::RunProgress progress = run::ReadProgress(run, state.workers_started());
   report.step = progress.step;
   report.total_steps = progress.total_steps;
   report.checkpoint_step = run.NewestCheckpointStep();

@@ -4,6 +4,7 @@
 // functions are pure, and a Journal is thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -96,6 +97,9 @@ struct RunState {
   std::optional<JournalEvent> last = {};              // latest event
   absl::Time last_checkpoint = absl::InfinitePast();  // time when last_checkpoint_step was recorded
   std::string metrics = {};                           // JournalEvent::metrics of the latest launch
+
+  // Steps that end later were done by the current workers; there are none before the first generation.
+  absl::Time workers_started() const { return std::max(started, generation_started); }
 };
 
 class Journal {

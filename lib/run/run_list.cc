@@ -63,7 +63,7 @@ RunSummary Summarize(const RunFolder& run, const AskLauncher& answers) {
     absl::StrAppend(&summary.problem, summary.problem.empty() ? "" : "; ", problem);
   }
   const bool is_running = summary.status == RunStatusName(RunStatus::kRunning);
-  summary.progress = ReadProgress(run, state.ok() ? state->generation_started : absl::InfinitePast());
+  summary.progress = ReadProgress(run, state.ok() ? state->workers_started() : absl::InfinitePast());
   if (!is_running) summary.progress.time_left.reset();
   telemetry::LogFollower logs(run.metrics_path(), run.timings_path());
   logs.Update();

@@ -193,6 +193,12 @@ TEST_F(RunListTest, SpeedAndTimeLeftAreOfTheWorkersThatAreAtWork) {
   EXPECT_EQ(at.mfu, 0.1);
   EXPECT_EQ(at.per_step, absl::Seconds(3));  // 9 s from step 3 to step 6
   EXPECT_EQ(at.time_left, absl::Seconds(3) * (40 - 6));
+  Write("a/journal.jsonl",
+        absl::StrCat(*ReadFile(root_ + "/a/journal.jsonl"),
+                     "{\"v\":1,\"time\":\"2026-01-02T14:00:00+00:00\",\"event\":\"launch\",\"pid\":",
+                     ::getpid(), "}\n"));
+  EXPECT_EQ(List()[0].progress.tokens_per_second, std::nullopt) << "the new launch has no workers yet";
+  EXPECT_EQ(List()[0].progress.per_step, std::nullopt);
   launch.reset();
   EXPECT_FALSE(List()[0].progress.time_left.has_value()) << "nobody works on it";
 }
