@@ -596,6 +596,16 @@ void TellChanges(const run::RunFolder& run, const Start& start, const recipe::Re
                              is == was ? ", as before" : absl::StrFormat(" (was %.4g)", was)));
 }
 
+// A run cannot be shortened to fewer steps than it has done.
+absl::Status TooShort(const run::RunFolder& run, const recipe::Recipe& before, const recipe::Recipe& recipe,
+                      int64_t done) {
+  const std::string resume = absl::StrCat("trainctl resume ", ShellQuote(run.path()));
+  return UsageError(absl::StrCat("train.steps = ", recipe.train.steps, " is below the ", done, " steps that ",
+                                 run.path(), " has already completed (its length is ", before.train.steps,
+                                 " steps); to continue: ", resume,
+                                 done < before.train.steps ? "" : " --set train.steps=N"));
+}
+
 absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& before,
                                   const recipe::Recipe& recipe, const LaunchOptions& options,
                                   const Output& output, data::KeptDocuments& kept) {
@@ -615,6 +625,7 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& bef
     if (!newest.ok()) return newest.status();
     done = newest->step;
   }
+  if (done > recipe.train.steps) return TooShort(run, before, recipe, done);
   if (done >= recipe.train.steps) {
     const std::string& path = run.path();
     std::fputs(

@@ -666,8 +666,13 @@ def the_same_command_for_every_requeue(c):
     again = ["launch", "recipe.toml", "--run-dir", "run", "--or-resume"]
     c.expect(c.run("launch", "recipe.toml", "--or-resume"), 2, "--run-dir")
     c.expect(c.run(*again, "--stop-after", "2"), 75)
+    # The length counts from the first step, and what is done cannot be taken back.
+    c.expect(c.run("resume", "run", "--set", "train.steps=1"), 2, "train.steps = 1 is below the 2 steps that",
+             "its length is 6 steps", "to continue: trainctl resume ")
     c.expect(c.run(*again), 0, "resuming after step 2", "finished")
     c.expect(c.run(*again), 0, "has completed its")
+    c.expect(c.run("resume", "run", "--set", "train.steps=3"), 2, "train.steps = 3 is below the 6 steps that",
+             "--set train.steps=N")
     c.expect(c.run(*again, "--set", "train.steps=8"), 0, "resuming after step 6", "finished")
     # From elsewhere, and with what the recipe says now, "auto" included.
     os.mkdir(c.dir + "/elsewhere")
