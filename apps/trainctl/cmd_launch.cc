@@ -461,6 +461,15 @@ absl::Status SetAsideFailedLaunch(run::RunFolder& run) {
   return absl::OkStatus();
 }
 
+// Asked before the data is read, which may take long, and again with the lock of the new run. A run that is
+// under way is reported as such.
+absl::Status CheckHoldsNoWork(const std::string& folder) {
+  if (!HoldsWork(folder)) return absl::OkStatus();
+  TRAINCTL_ASSIGN_OR_RETURN(run::RunFolder run, run::RunFolder::Open(folder));
+  TRAINCTL_RETURN_IF_ERROR(run.Lock());
+  return AlreadyHoldsARun(run.path());
+}
+
 absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& output) {
   if (options.or_resume && options.run_dir.empty()) {
     return UsageError("--or-resume requires --run-dir, the folder of the run to launch or continue");
@@ -476,6 +485,7 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
   if (!options.run_dir.empty()) TRAINCTL_RETURN_IF_ERROR(CheckTrust(options.run_dir, options));
   const bool continues = options.or_resume && HoldsWork(options.run_dir);
   if (options.dry_run && !continues) return DryRun(options, output);
+  if (!options.run_dir.empty() && !continues) TRAINCTL_RETURN_IF_ERROR(CheckHoldsNoWork(options.run_dir));
   const absl::StatusOr<run::RunFolder> earlier = run::RunFolder::Open(options.run_dir);
   data::KeptDocuments kept(continues && earlier.ok() ? earlier->documents_path() : "");
   TRAINCTL_ASSIGN_OR_RETURN(recipe::LoadedRecipe loaded,

@@ -682,7 +682,10 @@ def the_same_command_for_every_requeue(c):
              'changed: cluster.memory_limit is "1GiB" and was "auto"', "finished")
     c.expect(c.run(*again, "--set", "train.steps=10"), 0, 'changed: cluster.memory_limit is "auto" and was "1GiB"')
     c.expect(c.run(*again, "--set", "run.seed=5", "--set", "model.layers=3"), 2, "run.seed", "model.layers", "--run-dir")
-    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run"), 2, "--or-resume")
+    refused = c.run("launch", "recipe.toml", "--run-dir", "run")
+    c.expect(refused, 2, "--or-resume")
+    if "predicted" in refused.stdout:
+        c.fail("planned and read the data before it looked at the folder:\n" + refused.stdout)
 
 
 def launched_until_step(c, step, *args):
