@@ -278,6 +278,12 @@ std::string HintForVerb(const CLI::App& app, bool is_first, const std::string& t
       ". ");
 }
 
+// Returns a hint for an argument of a verb that takes none. Other tools check a configuration with "doctor".
+std::string HintForArgument(const CLI::App& app, const std::string& word) {
+  if (app.get_name() != "doctor" || !absl::EndsWith(word, ".toml")) return "";
+  return absl::StrCat("to check a recipe: trainctl recipe check ", ShellQuote(word), " --all; ");
+}
+
 // Returns a hint if `word` is a setting without an option, such as "train.steps=10", after the last
 // positional. Other tools accept settings in this form. Returns an empty string otherwise.
 std::string HintForAssignment(const Position& position, const std::string& word) {
@@ -394,6 +400,10 @@ std::string UnknownWord(const CLI::App& root, const std::vector<std::string>& wo
       continue;
     }
     const std::string shown = word.substr(0, std::min<size_t>(word.find('='), 60));
+    if (!is_option && VisibleVerbs(*position.app).empty()) {
+      return absl::StrCat(path, " takes no arguments, but got '", word.substr(0, 60), "'; ",
+                          HintForArgument(*position.app, word), "see `", path, " --help`");
+    }
     const std::string hint =
         is_option ? HintForOption(*position.app, shown) : HintForVerb(*position.app, before.empty(), shown);
     return absl::StrCat("there is no ", is_option ? "option" : "verb", " '", shown, "' of ", path, "; ", hint,

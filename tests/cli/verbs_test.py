@@ -911,6 +911,9 @@ def words_of_other_tools_lead_to_ours(c):
     c.expect(2, ["launch", "r.toml", "--standalone"], "the launcher assigns ranks and connects the workers")
     c.expect(2, ["launch", "r.toml", "--config=x.yaml"], "trainctl launch RECIPE")
     c.expect(2, ["runs", "--lr", "1"], "`trainctl runs --help` lists them all")
+    c.expect(2, ["version", "all"], "trainctl version takes no arguments, but got 'all'; see `trainctl version --help`")
+    c.expect(2, ["doctor", "r.toml"], "trainctl doctor takes no arguments, but got 'r.toml'; to check a recipe: "
+             "trainctl recipe check r.toml --all; see `trainctl doctor --help`")
     c.expect(2, ["recipe", "explain", "lora_r"], "recipes have no key \"lora_r\"; trainctl has no LoRA")
     c.expect(2, ["recipe", "check", ROOT + "/recipes/quickstart.toml", "--set", "train.lora_r=8"],
              "unknown key train.lora_r; trainctl has no LoRA: it trains all weights")
