@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "absl/types/span.h"
 #include "base/names.h"
 #include "base/shell_quote.h"
 #include "base/status.h"
@@ -243,7 +244,28 @@ std::string HintOfNearest(const std::string& typed, const Completion& known, int
   return nearest == nullptr ? "" : absl::StrCat("did you mean ", nearest->text, "? ");
 }
 
+// The only option that begins with `typed` ("--temp" for --temperature), or nothing.
+std::string OptionWithPrefix(const std::string& typed, const Completion& known) {
+  constexpr size_t kShortest = 4;  // "--te"
+  std::string found;
+  for (const Candidate& candidate : known.candidates) {
+    if (typed.size() < kShortest || !absl::StartsWith(candidate.text, typed)) continue;
+    if (!found.empty()) return "";
+    found = candidate.text;
+  }
+  return found;
+}
+
 std::string HintForOption(const CLI::App& app, const std::string& typed) {
+  Completion known;
+  AddOptions({&app}, known);
+  if (const std::string whole = OptionWithPrefix(typed, known); !whole.empty()) {
+    return absl::StrCat("did you mean ", whole, "? ");
+  }
+  if (app.get_name() == "resume" && (typed == "--step" || typed == "--from-step")) {
+    return "a resumed run always continues from its newest checkpoint; to start from another one, launch a "
+           "new run with --set model.weights=RUN/checkpoints/step-N. ";
+  }
   if (FindOption(app, "--set") != nullptr) {
     const std::string key = recipe::KeyOfOption(typed);
     // In other tools, an output folder is either the folder of one run or the parent folder of all runs.
@@ -254,8 +276,6 @@ std::string HintForOption(const CLI::App& app, const std::string& typed) {
     const recipe::ForeignWord* const foreign = recipe::FindForeign(typed, recipe::ForeignKeys());
     if (foreign != nullptr) return absl::StrCat(foreign->advice, ". ");
   }
-  Completion known;
-  AddOptions({&app}, known);
   return HintOfNearest(typed, known, std::max(2, static_cast<int>(typed.size()) / 3));
 }
 
@@ -297,6 +317,19 @@ std::string HintForAssignment(const Position& position, const std::string& word)
   }
   const std::string key = recipe::KeyOfOption(word.substr(0, equals));
   return key.empty() ? "" : absl::StrCat("did you mean --set ", ShellQuote(key + word.substr(equals)), "? ");
+}
+
+// Returns a complaint about "--set KEY = VALUE", whose words the shell separates, or an empty string. `at` is
+// the index of KEY.
+std::string ComplaintOfSpaces(const CLI::Option& option, absl::Span<const std::string> words, size_t at) {
+  const std::string form = ValueName(option);
+  const bool is_split = at + 1 < words.size() && absl::StartsWith(words[at + 1], "=");
+  if (!absl::StartsWith(form, "KEY=") || !is_split || absl::StrContains(words[at], "=")) return "";
+  const std::string value = words[at + 1] != "="    ? words[at + 1].substr(1)
+                            : at + 2 < words.size() ? words[at + 2]
+                                                    : "VALUE";
+  return absl::StrCat(option.get_name(), " takes ", form, " without spaces: ", option.get_name(), " ",
+                      ShellQuote(absl::StrCat(words[at], "=", value)));
 }
 
 }  // namespace
@@ -382,8 +415,13 @@ std::vector<std::string> SplitShellLine(absl::string_view line) {
 std::string UnknownWord(const CLI::App& root, const std::vector<std::string>& words) {
   std::vector<std::string> before;
   std::string path = "trainctl";
-  for (const std::string& word : words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
     const Position position = Walk(root, before);
+    if (position.waiting != nullptr) {
+      const std::string complaint = ComplaintOfSpaces(*position.waiting, words, i);
+      if (!complaint.empty()) return absl::StrCat(complaint, "; see `", path, " --help`");
+    }
     const bool is_option = word.size() > 1 && word[0] == '-' && !position.only_positionals && word != "--";
     const CLI::App* const verb = is_option ? nullptr : FindVerb(*position.app, word);
     const bool is_known =

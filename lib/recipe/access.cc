@@ -19,7 +19,11 @@ absl::StatusOr<std::string> ReadNamedFile(const std::string& path) {
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);
   if (status.type() == std::filesystem::file_type::not_found) {
-    return UsageError(absl::StrCat("there is no file ", path));
+    const std::string with_extension = path + ".toml";
+    const bool has_extension = std::filesystem::is_regular_file(with_extension, error);
+    return UsageError(
+        absl::StrCat("there is no file ", path,
+                     has_extension ? absl::StrCat("; did you mean ", with_extension, "?") : ""));
   }
   if (std::filesystem::is_directory(status))
     return UsageError(absl::StrCat(path, " is a folder, not a file"));

@@ -1,5 +1,6 @@
 #include <string>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "cluster/catalogue.h"
 #include "layout/layout.h"
@@ -16,8 +17,17 @@ void FailDevice(CheckContext& context, absl::string_view path, absl::string_view
 
 // The device in the catalogue, or null after adding a mistake.
 const cluster::Device* FindNamedDevice(CheckContext& context) {
-  const absl::StatusOr<cluster::DeviceMatch> match = cluster::FindDevice(context.recipe().cluster.device);
+  const std::string& name = context.recipe().cluster.device;
+  const absl::StatusOr<cluster::DeviceMatch> match = cluster::FindDevice(name);
   if (match.ok()) return match->device;
+  // Of a word for all of them no model is nearer than another.
+  if (const std::string word = absl::AsciiStrToLower(name); word == "gpu" || word == "gpus") {
+    FailDevice(context, "cluster.device",
+               absl::StrCat("\"", name,
+                            "\" is not the name of a device; use \"cuda\" for this machine's NVIDIA "
+                            "GPUs, or a model such as \"h100\""));
+    return nullptr;
+  }
   FailDevice(
       context, "cluster.device",
       absl::StrCat(match.status().message(), "; \"cpu\" and \"cuda\" name the devices of this machine"));

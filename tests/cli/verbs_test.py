@@ -911,6 +911,14 @@ def words_of_other_tools_lead_to_ours(c):
     c.expect(2, ["launch", "r.toml", "--standalone"], "the launcher assigns ranks and connects the workers")
     c.expect(2, ["launch", "r.toml", "--config=x.yaml"], "trainctl launch RECIPE")
     c.expect(2, ["runs", "--lr", "1"], "`trainctl runs --help` lists them all")
+    c.expect(2, ["generate", "--prompt", "a", "--temp", "0"], "did you mean --temperature?")
+    c.expect(2, ["resume", "run", "--step", "50"], "continues from its newest checkpoint", "model.weights")
+    c.expect(2, ["recipe", "check", "r.toml", "--set", "train.steps", "=", "5"],
+             "--set takes KEY=VALUE without spaces: --set train.steps=5; see `trainctl recipe check --help`")
+    c.expect(2, ["recipe", "check", "r.toml", "--set", "train.steps", "=5"], "--set train.steps=5;")
+    c.expect(2, ["recipe", "check", ROOT + "/recipes/quickstart.toml", "--set", "cluster.device=gpu"], 'use "cuda"')
+    c.write("near.toml", "")
+    c.expect(2, ["plan", "near"], "there is no file near; did you mean near.toml?")
     c.expect(2, ["version", "all"], "trainctl version takes no arguments, but got 'all'; see `trainctl version --help`")
     c.expect(2, ["doctor", "r.toml"], "trainctl doctor takes no arguments, but got 'r.toml'; to check a recipe: "
              "trainctl recipe check r.toml --all; see `trainctl doctor --help`")
