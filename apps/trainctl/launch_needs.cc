@@ -7,6 +7,8 @@
 #include <optional>
 #include <system_error>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "apps/trainctl/host_of_run.h"
@@ -272,7 +274,11 @@ std::vector<std::string> TextsOf(const std::vector<absl::Status>& missing) {
   std::vector<std::string> texts;
   for (const absl::Status& status : missing) {
     const std::string text(status.message());
-    if (!status.ok() && std::find(texts.begin(), texts.end(), text) == texts.end()) texts.push_back(text);
+    // The recipe's checks also say where a mistake is: "--set: launch.ssh.hosts has 1 machine, but ...".
+    const std::string located = absl::StrCat(": ", text);
+    const bool is_known = absl::c_any_of(
+        texts, [&](const std::string& other) { return other == text || absl::EndsWith(other, located); });
+    if (!status.ok() && !is_known) texts.push_back(text);
   }
   return texts;
 }

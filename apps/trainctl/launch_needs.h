@@ -50,7 +50,7 @@ std::vector<absl::Status> LacksOfRecipe(const recipe::LoadedRecipe& loaded,
 // One error of all: the code of the first, a line for each. OK: nothing is missing.
 absl::Status AsOneError(const std::vector<absl::Status>& missing);
 
-// Each different text once, without the code.
+// Each different text once, without the code. Omits a text that an earlier one repeats after a location.
 std::vector<std::string> TextsOf(const std::vector<absl::Status>& missing);
 
 bool HoldsARun(const std::string& folder);

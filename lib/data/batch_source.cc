@@ -550,11 +550,13 @@ absl::StatusOr<std::vector<EvalSet>> OpenEvalSets(const recipe::Recipe& recipe) 
 
 namespace {
 
-// What a pattern of the recipe that matches nothing stands for.
+// Whether loading the recipe has reported a file: it is missing, such as a pattern that matches nothing, or
+// it is a folder.
 bool LacksAFile(const recipe::DataSource& source) {
   return std::any_of(source.files.begin(), source.files.end(), [](const std::string& file) {
     std::error_code ignored;
-    return std::filesystem::symlink_status(file, ignored).type() == std::filesystem::file_type::not_found;
+    const std::filesystem::file_type type = std::filesystem::status(file, ignored).type();
+    return type == std::filesystem::file_type::not_found || type == std::filesystem::file_type::directory;
   });
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/secret_file.h"
 #include "base/status.h"
@@ -159,8 +160,13 @@ void JobRunner::HandleNodes() {
 }
 
 void JobRunner::HandleAgentCommands() {
-  for (const AgentStarter::News& news : agents_.TakeNews()) {
-    if (!news.has_ended) Show(news);
+  const std::vector<AgentStarter::News> all = agents_.TakeNews();
+  for (size_t i = 0; i < all.size(); ++i) {
+    const AgentStarter::News& news = all[i];
+    // The reason why a node is lost includes the last line of its command.
+    const bool is_reason = i + 1 < all.size() && all[i + 1].has_ended && all[i + 1].nodes == news.nodes &&
+                           absl::EndsWith(all[i + 1].text, absl::StrCat(": ", news.text));
+    if (!news.has_ended && !is_reason) Show(news);
     for (const std::string& node : news.nodes) {
       if (news.has_ended) deps_.service.NoteAgentCommandEnded(node, news.text);
     }

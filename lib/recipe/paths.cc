@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/folder_paths.h"
 #include "base/status.h"
 
@@ -173,8 +174,10 @@ absl::StatusOr<std::vector<std::string>> ExpandGlob(const std::string& pattern) 
     const fs::file_status status = fs::status(literal, error);
     if (!fs::exists(status)) return UsageError(absl::StrCat("there is no file ", literal));
     if (!fs::is_regular_file(status)) {
-      return UsageError(absl::StrCat(literal, " is not a regular file",
-                                     fs::is_directory(status) ? "; did you mean its files (/*)?" : ""));
+      const absl::string_view folder = absl::StripSuffix(literal, "/");
+      return UsageError(absl::StrCat(
+          literal, " is not a regular file",
+          fs::is_directory(status) ? absl::StrCat("; did you mean its files (", folder, "/*)?") : ""));
     }
     return std::vector<std::string>{literal};
   }

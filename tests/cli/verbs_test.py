@@ -568,6 +568,16 @@ batch_sequences = 4
     c.expect(0, ["plan", "r.toml", "--write", "fixed.toml", "--force"])
     if "\nsteps = 21" not in c.read("fixed.toml") or "epochs" in c.read("fixed.toml"):
         c.fail("written: %s" % c.read("fixed.toml"))
+    # A mistake is listed once, with its location if that is known.
+    ssh = ["--set", "launch.backend=ssh", "--set", "cluster.nodes=2"]
+    c.write("hosts", "node9\n")
+    for hosts in ('launch.ssh.hosts=["node9"]', "launch.ssh.hosts_file=hosts"):
+        if c.expect(2, ["launch", "r.toml", "--dry-run", *ssh, "--set", hosts], "missing here: ").count("has 1 machine, but") != 1:
+            c.fail("%s: not one line for one mistake" % hosts)
+    said = c.expect(2, ["launch", "r.toml", "--dry-run", "--set", "train.steps=5", "--set", 'data.train[0].files=["data"]'],
+                    "did you mean its files (%s/data/*)?" % c.dir)
+    if said.count("missing here: ") != 1:
+        c.fail("not one line for one mistake: %s" % said)
     c.write("data/a.jsonl", '{"text": "a"}\nnonsense\n')
     damaged = ["--set", 'data.train[0].files=["data/a.jsonl"]']
     c.expect(6, ["launch", "r.toml", *damaged], "r.toml:9:1: train.epochs: cannot count the tokens of an epoch: ", "a.jsonl:2")

@@ -156,6 +156,7 @@ def names_a_node_that_cannot_take_part(hosts):
     result = case.run("launch", recipe, "--run-dir", "a")
     expect_code(result, 5)
     expect("nowhere" in result.stdout and "ssh" in result.stdout.lower(), result.stdout)
+    expect(result.stdout.count("Could not resolve") < 2, result.stdout)
     # A folder that is only the launcher's.
     recipe = case.recipe("private.toml", 2, 1, 1, 2, steps=5)
     result = case.run("launch", recipe, "--run-dir", "/tmp/private-run")

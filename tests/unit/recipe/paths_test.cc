@@ -188,7 +188,10 @@ TEST_F(Glob, NothingIsAnErrorThatSaysWhereItLooked) {
   EXPECT_THAT(Names("sub/*/z*"), ElementsAre("no file matches DIR/sub/*/z* (searched DIR/sub/loop)"));
   EXPECT_THAT(Names("nope/*.bin"), ElementsAre("no file matches DIR/nope/*.bin (searched DIR)"));
   EXPECT_THAT(Names("nope.bin"), ElementsAre("there is no file DIR/nope.bin"));
-  EXPECT_THAT(Names("sub"), ElementsAre("DIR/sub is not a regular file; did you mean its files (/*)?"));
+  EXPECT_THAT(Names("sub"),
+              ElementsAre("DIR/sub is not a regular file; did you mean its files (DIR/sub/*)?"));
+  EXPECT_THAT(Names("sub/"),
+              ElementsAre("DIR/sub/ is not a regular file; did you mean its files (DIR/sub/*)?"));
   EXPECT_THAT(Names("folder*"), ElementsAre("no file matches DIR/folder* (searched DIR)"));
 }
 
