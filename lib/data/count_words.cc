@@ -115,7 +115,7 @@ absl::StatusOr<CountedWords> CountWords(const CountWordsOptions& options) {
   for (const std::string& path : options.files) {
     TRAINCTL_ASSIGN_OR_RETURN(const SourceKind kind, KindOfFile(recipe::DataSource(), path));
     if (kind == SourceKind::kIndexed) return UsageError(absl::StrCat(path, " contains tokens, not text"));
-    TRAINCTL_ASSIGN_OR_RETURN(const int64_t size_bytes, CheckDataFile(path));
+    TRAINCTL_ASSIGN_OR_RETURN(const int64_t size_bytes, CheckInputFile(path));
     total_bytes += size_bytes;
   }
   Meter meter(options, total_bytes);

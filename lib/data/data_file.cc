@@ -37,6 +37,13 @@ absl::StatusOr<int64_t> CheckDataFile(const std::string& path) {
   return static_cast<int64_t>(info.st_size);
 }
 
+absl::StatusOr<int64_t> CheckInputFile(const std::string& path) {
+  absl::StatusOr<int64_t> size_bytes = CheckDataFile(path);
+  if (ExitCodeFor(size_bytes.status()) == ExitCode::kBadData)
+    return UsageError(size_bytes.status().message());
+  return size_bytes;
+}
+
 absl::StatusOr<std::string> FirstBytesOfFile(const std::string& path) {
   TRAINCTL_ASSIGN_OR_RETURN(const int64_t file_bytes, CheckDataFile(path));
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -362,7 +362,7 @@ absl::StatusOr<PreparedDataset> Prepare(const PrepareOptions& options) {
     if (path == kStandardInput) {
       total_bytes = StandardInputBytes();
     } else {
-      TRAINCTL_ASSIGN_OR_RETURN(const int64_t size_bytes, CheckDataFile(path));
+      TRAINCTL_ASSIGN_OR_RETURN(const int64_t size_bytes, CheckInputFile(path));
       total_bytes += size_bytes;
     }
   }

@@ -1048,7 +1048,9 @@ def tokenizers_are_trained_used_and_refused(c):
         if plain.read() != packed.read():
             c.fail("packed text trains another tokenizer")
     c.expect(2, ["tokenizer", "train", "text.txt", "--vocab", "10", "--out", "u.json"], "10 is not between 257")
-    c.expect(6, ["tokenizer", "train", "absent.txt", "--vocab", "300", "--out", "u.json"], "absent.txt")
+    for absent in ("absent.txt", "absent/*.txt", "."):
+        c.expect(2, ["tokenizer", "train", absent, "--vocab", "300", "--out", "u.json"], absent)
+        c.expect(2, ["data", "prepare", absent, "--out", "u"], absent)
     c.write("torn.jsonl", '{"text": "the end"}\n{"text": 3}\n{"text": "the end"}\nno json\n{"text": "the end"}\n')
     torn = ["tokenizer", "train", "text.txt", "torn.jsonl", "--vocab", "300", "--out", "torn.json"]
     c.expect(6, torn, "torn.jsonl:2", "to skip such lines, use --on-bad-line skip")

@@ -96,7 +96,7 @@ TEST_F(CountWordsTest, FilesThatAreNotTextAreRefused) {
   options.files[1] = Write("d.jsonl", "{\"text\":\"x\"}\nrubbish\n");
   EXPECT_THAT(Count(options).status().message(), HasSubstr("d.jsonl:2:1"));
   options.files[1] = Path("none.txt");
-  EXPECT_EQ(ExitCodeFor(Count(options).status()), ExitCode::kBadData);
+  EXPECT_EQ(ExitCodeFor(Count(options).status()), ExitCode::kUsage);
 }
 
 }  // namespace

@@ -153,8 +153,8 @@ TEST_F(PrepareTest, BadInputLeavesNoFileBehind) {
   };
   for (const Case& c : std::vector<Case>{
            {{good, Write("b.jsonl", "{\"text\":\"x\"}\nrubbish\n")}, ExitCode::kBadData, "b.jsonl:2:1"},
-           {{good, Path("none.txt")}, ExitCode::kBadData, "none.txt"},
-           {{good, Path(".")}, ExitCode::kBadData, "is a folder"},
+           {{good, Path("none.txt")}, ExitCode::kUsage, "none.txt"},
+           {{good, Path(".")}, ExitCode::kUsage, "is a folder"},
            {{Write("e.txt", "")}, ExitCode::kBadData, "contain no text"},
            {{good, Write("p.txt", kLfsPointer)}, ExitCode::kBadData, "git lfs pull"},
            {{good, Write("p.jsonl", kLfsPointer)}, ExitCode::kBadData, "git lfs pull"},
@@ -395,7 +395,7 @@ TEST_F(PrepareTest, WhatIsReadIsNeverReplaced) {
   options.inputs = {text, Path("input")};
   std::filesystem::create_symlink(Path("a.txt"), Path("out/corpus.bin"));
   status = Prepare(options).status();
-  EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData) << "no such file as yet: " << status;
+  EXPECT_EQ(ExitCodeFor(status), ExitCode::kUsage) << "no such file as yet: " << status;
   Write("input", "more");
   status = Prepare(options).status();
   EXPECT_EQ(ExitCodeFor(status), ExitCode::kUsage) << status;
