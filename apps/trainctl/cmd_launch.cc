@@ -350,6 +350,10 @@ ExitCode TellMissing(const plan::Plan& plan, const recipe::Recipe& recipe, const
   } else {
     std::fputs(printed.text.c_str(), stdout);
   }
+  if (missing.empty()) {
+    Tell("", absl::StrCat(has_hosts ? "this machine and the hosts have" : "this machine has",
+                          " everything that the launch needs"));
+  }
   return ExitCodeFor(AsOneError(checks));
 }
 

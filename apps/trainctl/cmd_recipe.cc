@@ -106,6 +106,10 @@ absl::StatusOr<ExitCode> CheckAll(const RecipeOptions& options, const Output& ou
   for (std::string& note : needs.notes) loaded.notes.push_back(std::move(note));
   checks.push_back(planner::MakePlanFor(loaded.recipe, host).status());
   const std::vector<std::string> missing = TextsOf(checks);
+  if (loaded.recipe.launch.backend == "ssh") {
+    loaded.notes.emplace_back(
+        "the machines of launch.ssh were not contacted; `trainctl launch --dry-run` also checks them");
+  }
   if (output.json) {
     Json report = ReportOf(options, loaded, needs.uses);
     report["ok"] = missing.empty();

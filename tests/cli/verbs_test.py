@@ -112,7 +112,12 @@ def a_plan_needs_no_data(c):
     c.expect(2, ["launch", "recipe.toml", "--dry-run"], "step " + plan["step_hash"], "missing here: ", "no file matches")
     c.expect(2, ["launch", "recipe.toml"], "no file matches")
     c.write("data/a.txt", "some text of mine\n" * 2000)
-    c.expect(0, ["launch", "fixed.toml", "--dry-run"], "step " + plan["step_hash"])
+    c.expect(0, ["launch", "fixed.toml", "--dry-run"], "step " + plan["step_hash"], "this machine has everything that the launch needs")
+    # Only the launch asks the other machines.
+    c.expect(0, ["recipe", "check", "fixed.toml", "--all"], "this machine has everything it needs: ")
+    said = c.run("recipe", "check", "fixed.toml", "--all", "--set", "launch.backend=ssh", "--set", 'launch.ssh.hosts=["node9"]')
+    if "contact" not in said.stdout or "trainctl launch --dry-run" not in said.stdout:
+        c.fail("does not say that node9 was not asked: " + said.stdout)
 
 
 def write_weights(path, tensors):
