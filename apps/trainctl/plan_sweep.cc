@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "apps/trainctl/host_of_run.h"
 #include "apps/trainctl/machine_access.h"
 #include "apps/trainctl/plan_what_if.h"
@@ -138,6 +139,18 @@ absl::StatusOr<Figures> PlanAt(const PlanOptions& options, const frameworks::Clu
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(loaded.recipe));
   TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, planner::MakePlanFor(loaded.recipe, host));
   return FiguresOf(plan, loaded.recipe);
+}
+
+// A recipe takes the values of a sweep as it takes those of --set, and says so in its messages.
+absl::Status InWordsOfSweep(const absl::Status& status, const std::vector<Axis>& axes) {
+  std::string message(status.message());
+  for (const Axis& axis : axes) {
+    for (const char* between : {" ", ": "}) {
+      absl::StrReplaceAll(
+          {{absl::StrCat("--set", between, axis.key), absl::StrCat("--sweep", between, axis.key)}}, &message);
+    }
+  }
+  return absl::Status(status.code(), message);
 }
 
 // Last axis fastest.
@@ -284,7 +297,7 @@ absl::StatusOr<ExitCode> SweepPlans(const PlanOptions& options, const Output& ou
     Point& point = points[i];
     progress.Begin(i);
     absl::StatusOr<Figures> figures = PlanAt(options, search, axes, point.values);
-    point.status = figures.status();
+    point.status = InWordsOfSweep(figures.status(), axes);
     if (figures.ok()) point.figures = *std::move(figures);
     has_plan |= point.figures.has_value();
     if (output.json) continue;

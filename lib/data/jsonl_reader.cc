@@ -51,7 +51,8 @@ absl::Status CheckNames(absl::string_view line, absl::string_view where,
     return BadDataError(absl::StrCat(
         where, ": field '", field.name, "' is missing; the line has '", absl::StrJoin(names, "', '"), "'. ",
         is_chat ? "Conversations must be rendered to text first (docs/guide/finetune.md)"
-                : "Name the fields to read with text_field and prompt_field"));
+                : "Name the fields to read (in a recipe: text_field and prompt_field; on the command line: "
+                  "--text-field and --prompt-field)"));
   }
   return absl::OkStatus();
 }

@@ -240,6 +240,7 @@ def plans_that_make_no_sense(c):
         c.expect(c.run("plan", "recipe.toml", *sets), code, word)
     c.expect(c.run("plan", "recipe.toml", "--price=-3"), 2, "price")
     c.expect(c.run("plan", "recipe.toml", "--objective", "fun"), 2, "objective")
+    c.expect(c.run("plan", "recipe.toml", "--sweep", "train.micro_batch=2,3"), 0, "--sweep: train.micro_batch (3) does not divide")
     c.expect(c.run("plan", "recipe.toml", "--sweep", "cluster.nodes"), 2, "--sweep")
     c.expect(c.run("plan", "recipe.toml", "--sweep", "cluster.nodez=1,2"), 2, "cluster.nodes")
     c.expect(c.run("plan", "recipe.toml", "--top", "0"), 2, "--top")

@@ -101,8 +101,10 @@ TEST_F(Documents, AFileWithOtherFieldNamesIsAnErrorThatListsThem) {
   };
   EXPECT_THAT(
       says(R"({"prompt": "a", "n": [{"x": 1}], "completion": "b"})"),
-      EndsWith("a.jsonl:1: field 'text' is missing; the line has 'prompt', 'n', 'completion'. Name the "
-               "fields to read with text_field and prompt_field"));
+      EndsWith(
+          "a.jsonl:1: field 'text' is missing; the line has 'prompt', 'n', 'completion'. Name the "
+          "fields to read (in a recipe: text_field and prompt_field; on the command line: --text-field and "
+          "--prompt-field)"));
   EXPECT_THAT(says(R"({"messages": []})"),
               EndsWith("the line has 'messages'. Conversations must be rendered to text first "
                        "(docs/guide/finetune.md)"));
