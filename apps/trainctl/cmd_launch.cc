@@ -602,10 +602,12 @@ absl::StatusOr<plan::Plan> PlanToContinue(const run::RunFolder& run, const recip
 void TellChanges(const run::RunFolder& run, const Start& start, const recipe::Recipe& before,
                  const recipe::Recipe& recipe) {
   for (const std::string& change : start.changes) Tell("changed: ", change);
-  if (start.changes.empty()) return;
+  const optim::LrSchedule old_rates = recipe::LearningRates(before);
+  const optim::LrSchedule new_rates = recipe::LearningRates(recipe);
+  if (start.changes.empty() || new_rates == old_rates) return;
   const int64_t next = start.step < 0 ? 0 : std::max<int64_t>(run.Checkpoints().step, 0);
-  const double was = optim::LearningRate(recipe::LearningRates(before), next);
-  const double is = optim::LearningRate(recipe::LearningRates(recipe), next);
+  const double was = optim::LearningRate(old_rates, next);
+  const double is = optim::LearningRate(new_rates, next);
   Tell("  ", absl::StrFormat("learning rate of step %d: %.4g%s", next + 1, is,
                              is == was ? ", as before" : absl::StrFormat(" (was %.4g)", was)));
 }

@@ -17,6 +17,8 @@ struct LrSchedule {
   // "constant".
   int64_t decay_steps = 0;
   double decay_fraction = 0.2;  // fraction of decay_steps, at the end, over which "wsd" decays the rate
+
+  bool operator==(const LrSchedule&) const = default;
 };
 
 // Returns the learning rate of `step`, which counts from 0. During warm-up, the rate increases linearly from

@@ -210,14 +210,18 @@ absl::StatusOr<LoadedRecipe> ApplyResumeSets(const Recipe& stored, absl::Span<co
 std::vector<std::string> RecordedChanges(const Recipe& before, const Recipe& after) {
   Recipe frozen = before;
   FreezeForRun(frozen);
-  std::vector<std::string> changes;
+  std::vector<std::string> changes, lengths;
   for (const Field& field : GetSchema().fields()) {
-    if (field.resume != Resume::kBySet) continue;
+    const bool is_length = field.name == "train.steps";
+    if (field.resume != Resume::kBySet && !is_length) continue;
     const std::optional<Value> was = field.get(frozen, 0), is = field.get(after, 0);
     if (was == is || !was.has_value() || !is.has_value()) continue;
-    changes.push_back(
-        absl::StrCat(field.name, " is ", ToTomlText(field, *is), " and was ", ToTomlText(field, *was)));
+    (is_length ? lengths : changes)
+        .push_back(
+            absl::StrCat(field.name, " is ", ToTomlText(field, *is), " and was ", ToTomlText(field, *was)));
   }
+  // A new length by itself changes no step, but it explains a new end of the decay.
+  if (!changes.empty()) changes.insert(changes.begin(), lengths.begin(), lengths.end());
   return changes;
 }
 

@@ -24,7 +24,8 @@ absl::StatusOr<LoadedRecipe> ApplyResumeSets(const Recipe& stored, absl::Span<co
                                              const Access& access = RealAccess());
 
 // Returns the changes to fields that only an explicit --set may change, for example "optimizer.lr is 1e-4 and
-// was 1e-3". They affect the results from here on, so they are recorded with the run.
+// was 1e-3". They affect the results from here on, so they are recorded with the run. If there are any, a
+// change of train.steps is recorded with them.
 std::vector<std::string> RecordedChanges(const Recipe& before, const Recipe& after);
 
 struct Continuation {

@@ -169,7 +169,9 @@ TEST(Resume, TheDecayMayBeStretchedToANewEnd) {
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_EQ(loaded->recipe.optimizer.decay_steps, 400);
   EXPECT_EQ(RecordedChanges(Stored(), loaded->recipe),
-            std::vector<std::string>{"optimizer.decay_steps is 400 and was 100"});
+            (std::vector<std::string>{"train.steps is 400 and was 100",
+                                      "optimizer.decay_steps is 400 and was 100"}));
+  EXPECT_TRUE(RecordedChanges(Stored(), Resume(Stored(), {"train.steps=400"})->recipe).empty());
   // The end that a run had is not a change where its recipe still says auto.
   Recipe not_frozen = Stored();
   not_frozen.optimizer.decay_steps.reset();
