@@ -63,8 +63,7 @@ DType ResolvePrecision(const std::string& precision, const cluster::Host& host,
   if (precision == "fp32") return DType::kF32;
   if (precision == "bf16") {
     if (!host.native_bf16) {
-      notes.push_back(
-          "this CPU has no bf16 instructions: bf16 takes longer than fp32, and saves memory alone");
+      notes.push_back("this CPU has no bf16 instructions: bf16 takes longer than fp32 and saves only memory");
     }
     return DType::kBF16;
   }
