@@ -40,12 +40,13 @@ absl::StatusOr<ExitCode> RunPrepare(data::PrepareOptions options, const Output& 
   if (output.json) {
     Print(absl::StrCat(data::DatasetJson(*dataset), "\n"));
   } else {
-    Print(absl::StrCat(
-        "Wrote ", dataset->prefix, ".bin, .idx and .json: ", dataset->documents, " documents, ",
-        dataset->tokens, " tokens (", std::string(data::TokenTypeName(dataset->token_type)),
-        ", for model.vocab >= ", dataset->vocab, ") from ",
-        options.reads_standard_input() ? "standard input" : absl::StrCat(dataset->sources.size(), " files"),
-        "\n"));
+    Print(absl::StrCat("Wrote ", dataset->prefix,
+                       ".bin, .idx and .json: ", FormatNumberOf(dataset->documents, "document"), ", ",
+                       dataset->tokens, " tokens (", std::string(data::TokenTypeName(dataset->token_type)),
+                       ", for model.vocab >= ", dataset->vocab, ") from ",
+                       options.reads_standard_input() ? "standard input"
+                                                      : FormatNumberOf(std::ssize(dataset->sources), "file"),
+                       "\n"));
   }
   if (dataset->left_out.count > 0) view.Note(data::FormatLeftOut(dataset->left_out));
   return ExitCode::kOk;
@@ -81,11 +82,11 @@ void AppendSequence(const data::Batch& batch, int64_t number, bool json, std::st
   }
   int64_t num_targets = 0;
   for (const uint8_t counts : batch.loss_mask) num_targets += counts;
-  absl::StrAppend(&out, "sequence ", number, ": ", num_targets, " of ", batch.seq_len,
-                  " targets count toward the loss, ", batch.document.empty() ? 0 : batch.document.back() + 1,
-                  " documents\n  tokens    ", Row(batch.tokens), "\n  targets   ", Row(batch.targets),
-                  "\n  loss_mask ", Row(batch.loss_mask), "\n  document  ", Row(batch.document),
-                  "\n  positions ", Row(batch.positions), "\n");
+  absl::StrAppend(
+      &out, "sequence ", number, ": ", num_targets, " of ", batch.seq_len, " targets count toward the loss, ",
+      FormatNumberOf(batch.document.empty() ? 0 : batch.document.back() + 1, "document"), "\n  tokens    ",
+      Row(batch.tokens), "\n  targets   ", Row(batch.targets), "\n  loss_mask ", Row(batch.loss_mask),
+      "\n  document  ", Row(batch.document), "\n  positions ", Row(batch.positions), "\n");
 }
 
 absl::StatusOr<std::unique_ptr<data::BatchSource>> OpenEvalSet(const recipe::Recipe& recipe,

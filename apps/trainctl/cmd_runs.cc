@@ -115,7 +115,7 @@ absl::StatusOr<ExitCode> Run(const std::string& folder, const Output& output) {
   if (output.json) {
     PrintJson(runs);
   } else if (runs.empty()) {
-    std::printf("no runs in %s\n", folder.empty() ? kDefaultFolder : folder.c_str());
+    std::printf("there are no runs in the folder %s\n", folder.empty() ? kDefaultFolder : folder.c_str());
   } else {
     PrintTable(runs, output.stdout_color);
   }

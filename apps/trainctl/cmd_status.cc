@@ -312,10 +312,10 @@ std::string ToText(const Report& report) {
     if (!report.live->stop.empty()) absl::StrAppend(&text, ", stopping ", report.live->stop);
   }
   absl::StrAppend(&text, "\n", report.job ? JobText(*report.job) : "", ProgressText(report));
-  absl::StrAppend(&text, "launches    ", report.state.num_launches, ", generation ", report.state.generation,
-                  ", ", report.state.num_restarts, " restarts in the last launch\ncheckpoint  ",
-                  report.checkpoints.step >= 0 ? absl::StrCat("step ", report.checkpoints.step) : "none",
-                  "\n");
+  absl::StrAppend(
+      &text, "launches    ", report.state.num_launches, ", generation ", report.state.generation, ", ",
+      FormatNumberOf(report.state.num_restarts, "restart"), " in the last launch\ncheckpoint  ",
+      report.checkpoints.step >= 0 ? absl::StrCat("step ", report.checkpoints.step) : "none", "\n");
   for (const std::string& problem : report.checkpoints.Problems()) {
     absl::StrAppend(&text, "            ", problem, "\n");
   }

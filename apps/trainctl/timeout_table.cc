@@ -12,7 +12,6 @@
 #include "cluster/slurm_job.h"
 #include "launcher/agent_runner.h"
 #include "recipe/timeouts.h"
-#include "recipe/values.h"
 #include "rendezvous/coordinator.h"
 #include "rpc/agent_client.h"
 #include "rpc/tls.h"
@@ -27,6 +26,15 @@ struct Wait {
 };
 
 constexpr char kDetect[] = "launch.detect_timeout";
+
+// For example "10 s", "1.5 s" or "10 min".
+std::string WaitText(absl::Duration time) {
+  const int64_t ms = absl::ToInt64Milliseconds(time);
+  if (ms < 1000) return absl::StrCat(ms, " ms");
+  if (ms % 3'600'000 == 0) return absl::StrCat(ms / 3'600'000, " h");
+  if (ms % 60'000 == 0) return absl::StrCat(ms / 60'000, " min");
+  return absl::StrCat(static_cast<double>(ms) / 1000, " s");
+}
 
 // Of every launch.
 std::vector<Wait> WaitsForWorkers(const recipe::LaunchConfig& launch) {
@@ -83,16 +91,15 @@ void PrintTimeouts(const recipe::Recipe& recipe, bool color) {
   }
   absl::c_stable_sort(waits, [](const Wait& a, const Wait& b) { return a.time < b.time; });
   TextTable table({"after", "what happens", "set by"}, {1, 2});
-  for (const Wait& wait : waits)
-    table.Add({absl::FormatDuration(absl::Trunc(wait.time, absl::Milliseconds(1))), wait.what, wait.field});
+  for (const Wait& wait : waits) table.Add({WaitText(wait.time), wait.what, wait.field});
   table.Print(color);
 }
 
 std::string SumUpTimeouts(const recipe::LaunchConfig& launch) {
-  return absl::StrCat("waits up to ", recipe::DurationText(launch.detect_timeout), " for a silent worker, ",
-                      recipe::DurationText(launch.hang_timeout), " for a worker without progress, ",
-                      recipe::DurationText(launch.collective_timeout), " in a collective, ",
-                      recipe::DurationText(launch.stop_timeout), " for a stop; --explain lists all timeouts");
+  return absl::StrCat("waits up to ", WaitText(launch.detect_timeout), " for a silent worker, ",
+                      WaitText(launch.hang_timeout), " for a worker without progress, ",
+                      WaitText(launch.collective_timeout), " in a collective, ",
+                      WaitText(launch.stop_timeout), " for a stop; --explain lists all timeouts");
 }
 
 }  // namespace trainctl::cli

@@ -166,7 +166,9 @@ absl::Status Generate(const trainer::InferenceDeps& deps, const std::map<std::st
     };
   }
   TRAINCTL_ASSIGN_OR_RETURN(const trainer::Generated generated, trainer::RunGenerate(deps, generate, output));
-  if (!as_json) return Print("\n");  // as every program ends its output
+  if (!as_json) TRAINCTL_RETURN_IF_ERROR(Print("\n"));  // as every program ends its output
+  if (!generated.late_note.empty()) PrintNote(generated.late_note);
+  if (!as_json) return absl::OkStatus();
   Json report = {{"schema", "trainctl.generate.v1"}};
   report.update(generated.model);
   report.update({{"prompt", generate.prompt},

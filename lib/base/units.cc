@@ -136,4 +136,8 @@ std::string FormatCount(int64_t count) {
   return unit == 0 ? absl::StrFormat("%d", count) : absl::StrFormat("%.3g%s", value, kUnits[unit]);
 }
 
+std::string FormatNumberOf(int64_t number, absl::string_view noun) {
+  return absl::StrFormat("%d %s%s", number, noun, number == 1 ? "" : "s");
+}
+
 }  // namespace trainctl

@@ -21,5 +21,7 @@ absl::StatusOr<absl::Duration> ParseDuration(absl::string_view text);
 
 std::string FormatBytes(int64_t bytes);  // for example "1.50 GiB" or "812 B"
 std::string FormatCount(int64_t count);  // for example "8.03B", "25.2M", or "512"
+// Formats a number of things, for example "1 file" or "2 files". `noun` is the singular of a regular plural.
+std::string FormatNumberOf(int64_t number, absl::string_view noun);
 
 }  // namespace trainctl

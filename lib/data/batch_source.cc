@@ -497,9 +497,9 @@ std::string FormatPlacement(const Placement& placement, const recipe::DataConfig
       placement.cut_to_prompt == 0
           ? ""
           : absl::StrCat(", ", placement.cut_to_prompt, " of them before the completion begins");
-  return absl::StrFormat("%s: %d documents packed whole; %s%s; %.1f %% of each sequence is used",
-                         placement.source, placement.documents - placement.longer, longer, to_prompt,
-                         100 * placement.used_share);
+  return absl::StrFormat("%s: %s packed whole; %s%s; %.1f %% of each sequence is used", placement.source,
+                         FormatNumberOf(placement.documents - placement.longer, "document"), longer,
+                         to_prompt, 100 * placement.used_share);
 }
 
 absl::StatusOr<DataSets> OpenData(const recipe::Recipe& recipe, OpenOptions options) {

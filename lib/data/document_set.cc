@@ -6,6 +6,7 @@
 
 #include "base/counter_rng.h"
 #include "base/status.h"
+#include "base/units.h"
 #include "data/mixture.h"
 
 namespace trainctl::data {
@@ -79,7 +80,8 @@ absl::StatusOr<Split> SplitDocuments(std::shared_ptr<const DocumentStore> store,
     num_tokens += tokens;
   }
   if (filled == 0) {
-    return BadDataError(absl::StrCat("data source ", name, " contains no tokens in ", stored, " documents"));
+    return BadDataError(
+        absl::StrCat("data source ", name, " contains no tokens in ", FormatNumberOf(stored, "document")));
   }
   const int64_t num_held_out = holdout > 0 && filled > 1 ? HeldOutCount(holdout, filled, 1) : 0;
   if (holdout == 0 && filled == stored) {

@@ -15,6 +15,7 @@
 #include "base/output_file.h"
 #include "base/shell_quote.h"
 #include "base/status.h"
+#include "base/units.h"
 #include "data/data_file.h"
 #include "data/document_store.h"
 #include "data/fingerprint.h"
@@ -225,7 +226,8 @@ class Job {
       NoteStart(from.reason);
       return now;
     }
-    Note(absl::StrCat("resuming after ", old.documents(), " documents, ", old.tokens(), " tokens",
+    Note(absl::StrCat("resuming after ", FormatNumberOf(old.documents(), "document"), ", ", old.tokens(),
+                      " tokens",
                       from.reason.empty() ? "" : absl::StrCat("; later work is repeated: ", from.reason)));
     return std::move(old);
   }

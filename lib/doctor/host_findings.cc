@@ -91,7 +91,7 @@ Finding ControlGroup(const std::string& root, const Host& host) {
                                                  FormatBytes(machine_bytes), " (", host.memory_limit, ")")
                                   : "all of the machine's memory"};
   absl::StrAppend(&finding.value, ", ", host.allowed_cores, " cores",
-                  online.empty() ? "" : absl::StrCat(" (the machine has ", online, ")"),
+                  online.empty() ? "" : absl::StrCat(" (the machine has CPUs ", online, ")"),
                   is_container ? ", in a container" : "");
   if (is_cut) {
     finding.health = Health::kNote;

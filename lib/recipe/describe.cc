@@ -1,6 +1,7 @@
 #include "recipe/describe.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -89,13 +90,32 @@ std::string ResumeText(const Field& field) {
   return "";
 }
 
+// A sentence for each reason, with all values that have it.
+std::vector<std::string> UnsupportedTexts(const Field& field) {
+  std::vector<std::string> texts;
+  std::set<std::string> reasons;
+  for (const Unsupported& first : field.unsupported) {
+    if (!reasons.insert(first.why).second) continue;
+    std::vector<std::string> values;
+    for (const Unsupported& other : field.unsupported) {
+      if (other.why == first.why) values.push_back(absl::StrCat("`", other.value, "`"));
+    }
+    const std::string last = values.back();
+    values.pop_back();
+    texts.push_back(values.empty() ? UnsupportedText(first)
+                                   : absl::StrCat(absl::StrJoin(values, ", "), " and ", last,
+                                                  " are not supported yet: ", first.why, "."));
+  }
+  return texts;
+}
+
 std::string ExplainField(const Field& field) {
   std::string text = absl::StrCat(field.name, "\n  ", Meaning(field), "\n\n  type      ", Describe(field),
                                   "\n  default   ", DefaultText(field), "\n");
   const std::vector<std::string> excluded = Excluded(field);
   if (!excluded.empty()) absl::StrAppend(&text, "  excludes  ", absl::StrJoin(excluded, ", "), "\n");
-  for (const Unsupported& unsupported : field.unsupported) {
-    absl::StrAppend(&text, "  not yet   ", UnsupportedText(unsupported), "\n");
+  for (const std::string& sentence : UnsupportedTexts(field)) {
+    absl::StrAppend(&text, "  not yet   ", sentence, "\n");
   }
   absl::StrAppend(&text, "  resume    ", ResumeText(field), "\n");
   return text;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/json.h"
+#include "base/units.h"
 #include "simulate/timeline.h"
 
 namespace trainctl::report {
@@ -165,9 +166,11 @@ std::string DrawPlan(const plan::Plan& plan, const model::Architecture& spec, co
   const auto idle = [&](double seconds) { return std::max(0.0, 1 - seconds / longest.step_seconds) * 100; };
   const int64_t workers = plan.layout.mesh.world_size() / num_classes;
   std::string text =
-      absl::StrFormat("%s: %d worker%s %s; a column is %s\n", plan.layout.ToString(), workers,
-                      workers == 1 && num_classes > 1 ? "" : "s",
-                      num_classes == 1 ? "do the same work" : "in each row", Seconds(drawing.width()));
+      absl::StrFormat("%s: %s%s; a column is %s\n", plan.layout.ToString(), FormatNumberOf(workers, "worker"),
+                      num_classes > 1 ? " in each row"
+                      : workers > 1   ? " do the same work"
+                                      : "",
+                      Seconds(drawing.width()));
   absl::StrAppend(&text, drawing.text());
   if (num_classes == 1) {
     absl::StrAppendFormat(&text, "Step of %s: compute %s, data and log %s, idle %.1f %% of the time.\n",

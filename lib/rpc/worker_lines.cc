@@ -68,8 +68,8 @@ std::string Summary(const std::string& name, const std::vector<const WorkerStatu
 std::string Age(absl::Duration age) {
   if (age < absl::Minutes(1)) return absl::StrFormat("%.1f s", absl::ToDoubleSeconds(age));
   const int64_t seconds = absl::ToInt64Seconds(age);
-  if (age < absl::Hours(1)) return absl::StrFormat("%d:%02d min", seconds / 60, seconds % 60);
-  return absl::StrFormat("%d:%02d:%02d h", seconds / 3600, seconds / 60 % 60, seconds % 60);
+  if (age < absl::Hours(1)) return absl::StrFormat("%d min %d s", seconds / 60, seconds % 60);
+  return absl::StrFormat("%d h %d min", seconds / 3600, seconds / 60 % 60);
 }
 
 std::vector<std::string> WorkerLines(absl::Span<const WorkerStatus> workers, bool has_nodes) {

@@ -18,7 +18,7 @@ namespace trainctl::rpc {
 // The memory is a rank's peak tensor memory so far.
 std::vector<std::string> WorkerLines(absl::Span<const WorkerStatus> workers, bool has_nodes);
 
-// Formats an age, for example "0.4 s", "3:20 min" or "1:02:34 h".
+// Formats an age, for example "0.4 s", "3 min 20 s" or "1 h 2 min".
 std::string Age(absl::Duration age);
 
 }  // namespace trainctl::rpc

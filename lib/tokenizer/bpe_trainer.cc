@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "base/units.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/pre_tokenizer.h"
 #include "tokenizer/utf8.h"
@@ -162,8 +163,9 @@ absl::Status CheckTrainOptions(const TrainOptions& options) {
   }
   const auto num_special = static_cast<int64_t>(options.special_tokens.size());
   if (options.vocab < num_special + 256 || options.vocab > kMaxVocab) {
-    return UsageError(absl::StrCat("a vocabulary of ", options.vocab, " is not between ", num_special + 256,
-                                   " (", num_special, " special tokens and 256 bytes) and ", kMaxVocab));
+    return UsageError(absl::StrCat("--vocab ", options.vocab, ": must be from ", num_special + 256, " (",
+                                   FormatNumberOf(num_special, "special token"), " and 256 bytes) to ",
+                                   kMaxVocab));
   }
   return absl::OkStatus();
 }

@@ -89,13 +89,16 @@ absl::StatusOr<Generated> Generate(const InferenceDeps& deps, const GenerateOpti
   for (const std::string& note : NotesOfFolder(deps, codec, generated.model)) output.note(note);
   const int64_t window = model::LongestContext(spec);
   const int64_t most_tokens = static_cast<int64_t>(tokens.size()) + options.max_tokens;
-  if (most_tokens > window) output.note(NoteOfWindow(spec));
+  const bool begins_cut = std::ssize(tokens) > window;
+  if (begins_cut) output.note(NoteOfWindow(spec));
+  bool is_cut = begins_cut;
   ContextReader reader(
       spec, [&](int block) { return weights->Of(block); }, std::min(window, most_tokens), deps.threads);
   tokenizer::TextStream text([&](absl::Span<const int32_t> ids) { return codec.Decode(ids); });
   TRAINCTL_RETURN_IF_ERROR(text.Begin(tokens));
   TRAINCTL_RETURN_IF_ERROR(output.write(options.prompt));
   while (std::ssize(generated.tokens) < options.max_tokens) {
+    is_cut = std::ssize(tokens) > window;
     TRAINCTL_ASSIGN_OR_RETURN(const at::Tensor logits, reader.Read(tokens));
     const int32_t next = Sample(logits, options, std::ssize(generated.tokens));
     generated.ended = codec.Ends(next);
@@ -107,6 +110,7 @@ absl::StatusOr<Generated> Generate(const InferenceDeps& deps, const GenerateOpti
   }
   TRAINCTL_ASSIGN_OR_RETURN(const std::string rest, text.End());
   TRAINCTL_RETURN_IF_ERROR(output.write(rest));
+  if (is_cut && !begins_cut) generated.late_note = NoteOfWindow(spec);
   return generated;
 }
 

@@ -105,6 +105,7 @@ struct Generated {
   std::vector<int32_t> tokens;  // new tokens, without the end-of-text token
   bool ended = false;           // whether the model ended the text before max_tokens
   Json model;                   // report fields that describe the model, see BlockWeights::Describe
+  std::string late_note;        // a note to the user to print after the text; may be empty
 };
 struct GenerateOutput {
   // Receives the prompt, then the text as it is generated, in whole UTF-8 characters. Pieces are often empty.

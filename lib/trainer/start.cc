@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "base/units.h"
 #include "checkpoint/checkpoint_io.h"
 #include "checkpoint/odd_weights.h"
 #include "checkpoint/phase_hook.h"
@@ -97,7 +98,8 @@ class Starter {
         run_.groups, parallel::Groups::Make(*run_.communicator, plan_.layout.mesh, planned_.training.step));
     double ready = 1;
     TRAINCTL_RETURN_IF_ERROR(run_.world->AllReduceScalars("ready", absl::MakeSpan(&ready, 1)));
-    if (deps_.is_first_rank()) PrintLine(absl::StrFormat("%d worker(s) connected", deps_.world_size));
+    if (deps_.is_first_rank())
+      PrintLine(absl::StrCat(FormatNumberOf(deps_.world_size, "worker"), " connected"));
     const int per_node = deps_.world_size / static_cast<int>(recipe_.cluster.nodes);
     TRAINCTL_ASSIGN_OR_RETURN(const std::vector<double> links, comm::MeasureHostLinks(*run_.world, per_node));
     if (!deps_.is_first_rank()) return absl::OkStatus();

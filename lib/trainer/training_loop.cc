@@ -137,8 +137,7 @@ absl::Status TrainingLoop::FinishStep(const TrainedStep& trained, const Agreemen
   if (!votes_.stop_asked()) TRAINCTL_RETURN_IF_ERROR(EvaluateStep(record));
   evaluation_left_ = !counters_.unlogged_json.empty();
   if (evaluation_left_ && deps_.is_first_rank()) {
-    PrintLine(absl::StrCat("stopped before the evaluation after step ", counters_.step,
-                           " finished; a resumed run starts with it"));
+    PrintLine(absl::StrCat("stopped during the evaluation of step ", counters_.step, "; resume repeats it"));
   }
   return absl::OkStatus();
 }

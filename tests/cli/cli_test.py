@@ -1748,14 +1748,14 @@ def plan_in_a_table_and_in_json(c):
 def plan_tells_what_is_waited_for(c):
     local = c.run("plan", "recipe.toml", "--explain", "--set", "launch.detect_timeout=9s", "--set", "launch.stop_timeout=40s")
     c.expect(local, 0, "Timeouts", "launch.hang_timeout", "launch.collective_timeout")
-    waits = {what: after for after, what in re.findall(r"^ *(\S+)  (a .*?)  +launch", local.stdout, re.M)}
-    if waits.get("a silent worker is declared failed") != "9s" or waits.get("a worker that was asked to stop is killed") != "40s":
+    waits = {what: after for after, what in re.findall(r"^ *(\S+ \S+)  (a .*?)  +launch", local.stdout, re.M)}
+    if waits.get("a silent worker is declared failed") != "9 s" or waits.get("a worker that was asked to stop is killed") != "40 s":
         c.fail("not the times of the recipe:\n%s" % local.stdout)
     several = ["--set", "cluster.nodes=2", "--set", "launch.backend=ssh", "--set", 'launch.ssh.hosts=["a", "b"]']
     c.expect(c.run("plan", "recipe.toml", *several), 0, "launch.coordinator_timeout", "a silent machine is given up")
     c.expect(c.run("plan", "recipe.toml", *several, "--set", "launch.coordinator_timeout=5s"), 2,
              "must be at least twice launch.detect_timeout")
-    c.expect(c.run("plan", "recipe.toml", "--set", "launch.detect_timeout=9s"), 0, "waits up to 9s for a silent worker, 10m")
+    c.expect(c.run("plan", "recipe.toml", "--set", "launch.detect_timeout=9s"), 0, "waits up to 9 s for a silent worker, 10 min")
     for what in ("a connection without a certificate is closed", "a failure that no crash explains is reported"):
         c.expect(c.run("plan", "recipe.toml", *several), 0, what)
 

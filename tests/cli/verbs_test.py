@@ -276,7 +276,7 @@ def make_run(c, folder, events, steps=0, total=40):
 
 @case
 def runs_are_listed(c):
-    c.expect(0, ["runs"], "no runs in runs")
+    c.expect(0, ["runs"], "no runs in the folder runs")
     if json.loads(c.expect(0, ["runs", "--json"]))["runs"] != []:
         c.fail("runs of nothing")
     c.expect(2, ["runs", "elsewhere"], "elsewhere is not a directory")
@@ -1052,7 +1052,7 @@ def tokenizers_are_trained_used_and_refused(c):
     with open(c.dir + "/t.json") as plain, open(c.dir + "/packed.json") as packed:
         if plain.read() != packed.read():
             c.fail("packed text trains another tokenizer")
-    c.expect(2, ["tokenizer", "train", "text.txt", "--vocab", "10", "--out", "u.json"], "10 is not between 257")
+    c.expect(2, ["tokenizer", "train", "text.txt", "--vocab", "10", "--out", "u.json"], "--vocab 10: must be from 257 (1 special token")
     for absent in ("absent.txt", "absent/*.txt", "."):
         c.expect(2, ["tokenizer", "train", absent, "--vocab", "300", "--out", "u.json"], absent)
         c.expect(2, ["data", "prepare", absent, "--out", "u"], absent)

@@ -91,6 +91,9 @@ TEST(Units, FormatsForPeople) {
   EXPECT_EQ(FormatCount(512), "512");
   EXPECT_EQ(FormatCount(8030261248), "8.03B");
   EXPECT_EQ(FormatCount(25200000), "25.2M");
+  EXPECT_EQ(FormatNumberOf(0, "file"), "0 files");
+  EXPECT_EQ(FormatNumberOf(1, "file"), "1 file");
+  EXPECT_EQ(FormatNumberOf(1200, "file"), "1200 files");
 }
 
 }  // namespace

@@ -382,7 +382,7 @@ TEST_F(Documents, MissingFilesFoldersPipesAndEmptySourcesAreErrors) {
     ASSERT_EQ(::mkfifo(Path(name).c_str(), 0600), 0);  // opening it would wait for a writer
     EXPECT_THAT(error(Path(name)).message(), HasSubstr("not a regular file"));
   }
-  EXPECT_THAT(error(Write("e.txt", "")).message(), HasSubstr("contains no tokens in 1 documents"));
+  EXPECT_THAT(error(Write("e.txt", "")).message(), HasSubstr("contains no tokens in 1 document"));
   EXPECT_THAT(error(Write("e.jsonl", "\n")).message(), HasSubstr("contains no tokens"));
   EXPECT_EQ(ExitCodeFor(OpenTrainSource(MakeRecipe({}, 1, 4)).status()), ExitCode::kUsage);
   EXPECT_EQ(ExitCodeFor(OpenTrainSource(MakeRecipe({Source({})}, 1, 4)).status()), ExitCode::kUsage);

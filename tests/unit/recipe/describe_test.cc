@@ -34,6 +34,12 @@ TEST(Explain, EveryNameOfTheSchemaIsTold) {
   }
 }
 
+TEST(Explain, ValuesThatAreNotSupportedForOneReasonShareASentence) {
+  EXPECT_THAT(Explain("train.precision").value_or(""),
+              HasSubstr("  not yet   `fp16`, `fp8`, `mxfp8` and `nvfp4` are not supported yet: this version "
+                        "trains in fp32 and bf16.\n"));
+}
+
 TEST(Explain, ATableListsItsKeysAndABareKeyIsFoundInEveryTable) {
   EXPECT_THAT(Explain("data.train").value_or(""), HasSubstr("data.train[].text_field"));
   EXPECT_THAT(Explain("data.train.files").value_or(""), HasSubstr("patterns"));

@@ -51,7 +51,7 @@ TEST(WorkerLinesTest, OfManyEachNodeHasALineThatNamesWhoeverIsNotLikeTheOthers) 
       WorkerLines(workers, /*has_nodes=*/true),
       ElementsAre("n0          8 running, step 41, at most 1.00 GiB (rank 0), heard 0.3 s ago (rank 0)",
                   "n1          1 exited (rank 13), 7 running, step 40 (rank 11) to 41, at most 3.00 GiB "
-                  "(rank 14), heard 1:15 min ago (rank 15)",
+                  "(rank 14), heard 1 min 15 s ago (rank 15)",
                   "n2          8 running, step 41, at most 1.00 GiB (rank 16), heard 0.3 s ago (rank 16)"));
 }
 

@@ -115,7 +115,8 @@ TEST(BpeTrainer, WhatItWritesReadsAnyTextBack) {
 
 TEST(BpeTrainer, WhatCannotBeIsRefused) {
   const WordCounter words = CounterOf({"a b c"});
-  EXPECT_THAT(TrainBpe(words, Options(256)).status().message(), HasSubstr("256 is not between 257"));
+  EXPECT_THAT(TrainBpe(words, Options(256)).status().message(),
+              HasSubstr("--vocab 256: must be from 257 (1 special token and 256 bytes) to "));
   EXPECT_EQ(ExitCodeFor(TrainBpe(words, Options(int64_t{1} << 40)).status()), ExitCode::kUsage);
   TrainOptions options = Options(300);
   options.special_tokens = {"<s>", "<s>"};

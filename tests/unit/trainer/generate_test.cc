@@ -68,6 +68,7 @@ class GenerateTest : public testing::Test {
                                         .note = [&](const std::string& text) { notes_.push_back(text); }});
     EXPECT_TRUE(generated.ok()) << generated.status();
     if (generated.ok()) generated_ = *generated;
+    if (!generated_.late_note.empty()) notes_.push_back(generated_.late_note);
     return pieces;
   }
 
@@ -167,8 +168,12 @@ TEST_F(GenerateTest, APromptLongerThanTheWindowIsContinuedFromItsEnd) {
   const std::string prompt = "a prompt that is longer than the window";
   EXPECT_EQ(Together(Pieces(prompt, 5)), prompt + AsText(LikelyBytes(prompt, 5)));
   EXPECT_THAT(notes_, ElementsAre(HasSubstr("its newest 8")));
-  (void)Pieces("short", 5);
+  EXPECT_THAT(generated_.late_note, IsEmpty());  // it came before the text
+  // The text fills the window of 16 tokens without a token that goes beyond it.
+  (void)Pieces("short", 12);
   EXPECT_THAT(notes_, IsEmpty());
+  (void)Pieces("short", 13);
+  EXPECT_THAT(generated_.late_note, HasSubstr("its newest 8"));
 }
 
 TEST_F(GenerateTest, EndsWithEachOfTheModelsEnds) {
