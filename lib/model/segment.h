@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "base/dtype.h"
-#include "model/architecture.h"
 #include "model/operators.h"
 
 namespace trainctl::model {

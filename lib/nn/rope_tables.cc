@@ -4,6 +4,8 @@
 
 #include <numbers>
 
+#include "model/graph.h"
+
 namespace trainctl::nn {
 namespace {
 

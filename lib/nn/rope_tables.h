@@ -6,7 +6,10 @@
 #include <cstdint>
 
 #include "device/device.h"
-#include "model/graph.h"
+
+namespace trainctl::model {
+struct AngleTable;
+}
 
 namespace trainctl::nn {
 

@@ -558,20 +558,26 @@ class Searcher {
     return layout.recompute == Recompute::kFull ? Recompute::kNone : layout.recompute;
   }
 
-  // It shares its costs with those of other strategies and micro-batches.
+  // It shares its costs with the bounders of other strategies and micro-batches.
   simulate::StepBounder MakeBounder(const Strategy& strategy, const Layout& layout) const {
     const simulate::GraphCosts& costs = GraphCostsOf(strategy, layout);
-    const layout::Ledger& ledger = FoldedOf(strategy).ledger();
-    if (!strategy.costs.has_value())
-      strategy.costs = simulate::CostsOfLedger(*costs.graph, ledger, OptionsOf(layout), problem_.rates);
-    return {costs, *strategy.costs, ledger, problem_.rates};
+    if (!strategy.costs.has_value()) strategy.costs = NewBounder(strategy, layout).ledger_costs();
+    return {costs, *strategy.costs, FoldedOf(strategy).ledger(), problem_.rates};
   }
 
   const simulate::GraphCosts& GraphCostsOf(const Strategy& strategy, const Layout& layout) const {
     const auto [known, is_new] =
         graph_costs_.try_emplace(std::make_tuple(strategy.mesh.tp, layout.micro_batch, WithinLayers(layout)));
-    if (is_new) known->second = FoldedOf(strategy).CostsOfGraph(OptionsOf(layout), problem_.rates);
+    if (is_new) {
+      const simulate::StepBounder bounder = NewBounder(strategy, layout);
+      known->second = bounder.graph_costs();
+      strategy.costs = bounder.ledger_costs();
+    }
     return known->second;
+  }
+
+  simulate::StepBounder NewBounder(const Strategy& strategy, const Layout& layout) const {
+    return FoldedOf(strategy).Bounder(OptionsOf(layout), problem_.rates);
   }
 
   simulate::StepBound BoundOf(const Strategy& strategy, const Layout& layout) const {

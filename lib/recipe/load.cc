@@ -47,6 +47,7 @@ class Resolver {
     ApplyOptimizerDefaults(recipe(), [&](absl::string_view path) { return draft_.Find(path) != nullptr; });
     CheckWeights();
     ResolveTokenizer();
+    ResolveSeqLen();
     ResolveDevicesPerNode();
     ResolveRoot();
     CheckHostsFile();
@@ -103,6 +104,15 @@ class Resolver {
     if (file.empty()) return;
     recipe().data.tokenizer = file;
     loaded_.origin["data.tokenizer"] = absl::StrCat(Where("model.from"), " (model.from)");
+  }
+
+  // The default is for models that can see as many tokens.
+  void ResolveSeqLen() {
+    const int64_t longest = model::LongestContext(recipe().model.spec);
+    if (draft_.Find("data.seq_len") != nullptr || issues_.IsBadBelow("model")) return;
+    if (longest < 1 || longest >= recipe().data.seq_len) return;
+    recipe().data.seq_len = longest;
+    loaded_.origin["data.seq_len"] = absl::StrCat(base_origin_, ", the most that the model supports");
   }
 
   // An accelerator of the catalogue comes in nodes.

@@ -312,6 +312,7 @@ void AddData(Builder& b) {
       [](Recipe & r, size_t) -> auto& { return r.data.end_of_document; });
   b.Add(
        "data.seq_len", "Sequence length.", [](Recipe & r, size_t) -> auto& { return r.data.seq_len; })
+      .Default("2048, or the most that the model supports if that is less")
       .Unit("tokens")
       .Range(1, 1 << 24);
   b.Add(

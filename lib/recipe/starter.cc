@@ -88,7 +88,6 @@ std::vector<Starter> AllStarters() {
         {"model.from", "\"model\""},
         {"model.weights", "\"from\""},
         {"data.tokenizer", "\"model\""},
-        {"data.seq_len", "1024"},
         {"data.long_documents", nullptr, kChoice},
         {"data.train[0].name", "\"answers\""},
         {"data.train[0].files", "[\"data/train.jsonl\"]"},

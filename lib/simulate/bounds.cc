@@ -49,12 +49,12 @@ class Coster {
       : graph_(graph), ledger_(ledger), rates_(rates), table_(graph, ledger, options, /*own_class=*/0) {}
 
   std::array<PassCost, kNumKinds> Passes() const {
-    return {PassCostOf(0, kEmbedding), PassCostOf(1, kLayer), PassCostOf(HeadBlock(), kHead)};
+    return {PassCostOf(0, kEmbedding), PassCostOf(1, kLayer), PassCostOf(LastBlock(), kHead)};
   }
 
   LedgerCosts OfLedger() const {
     LedgerCosts costs;
-    costs.blocks = {BucketCostOf(0), BucketCostOf(1), BucketCostOf(HeadBlock())};
+    costs.blocks = {BucketCostOf(0), BucketCostOf(1), BucketCostOf(LastBlock())};
     costs.count_s = Seconds({.op = Op::kCountLossTokens});
     costs.loss_s = Seconds({.op = Op::kReduceLoss});
     costs.norm_s = rates_.Seconds(table_.Communication({}, {.op = Op::kGradNorm}));
@@ -62,7 +62,7 @@ class Coster {
   }
 
  private:
-  int HeadBlock() const { return graph_.num_blocks() - 1; }
+  int LastBlock() const { return graph_.num_blocks() - 1; }
 
   double Seconds(const Instruction& instruction) const {
     return rates_.Seconds(table_.WorkOf({}, instruction));
@@ -530,12 +530,6 @@ std::optional<std::vector<int64_t>> DealFirst(int64_t count, const std::vector<i
   return dealt;
 }
 
-GraphCosts CostsOfGraph(std::shared_ptr<const model::Graph> graph, const layout::Ledger& ledger,
-                        const schedule::BuildOptions& options, const Rates& rates) {
-  const std::array<PassCost, kNumKinds> passes = Coster(*graph, ledger, options, rates).Passes();
-  return {std::move(graph), passes};
-}
-
 double MeanPassSeconds(const GraphCosts& costs, int64_t layers, int64_t num_micro_batches, int64_t pp,
                        const Rates& rates) {
   const auto seconds = [&](Kind kind) {
@@ -548,15 +542,12 @@ double MeanPassSeconds(const GraphCosts& costs, int64_t layers, int64_t num_micr
   return (of_rank + rates[Resource::kSteps]) * kRounding;
 }
 
-LedgerCosts CostsOfLedger(const model::Graph& graph, const layout::Ledger& ledger,
-                          const schedule::BuildOptions& options, const Rates& rates) {
-  return Coster(graph, ledger, options, rates).OfLedger();
-}
-
 StepBounder::StepBounder(std::shared_ptr<const model::Graph> graph, const layout::Ledger& ledger,
                          const schedule::BuildOptions& options, const Rates& rates)
-    : StepBounder(CostsOfGraph(graph, ledger, options, rates), CostsOfLedger(*graph, ledger, options, rates),
-                  ledger, rates) {}
+    : graph_(std::move(graph)), ledger_(ledger), rates_(rates) {
+  const Coster coster(*graph_, ledger, options, rates);
+  costs_ = CostsOf({graph_, coster.Passes()}, coster.OfLedger(), ledger, rates);
+}
 
 StepBounder::StepBounder(const GraphCosts& graph_costs, const LedgerCosts& ledger_costs,
                          const layout::Ledger& ledger, const Rates& rates)
@@ -564,6 +555,17 @@ StepBounder::StepBounder(const GraphCosts& graph_costs, const LedgerCosts& ledge
       ledger_(ledger),
       rates_(rates),
       costs_(CostsOf(graph_costs, ledger_costs, ledger, rates)) {}
+
+GraphCosts StepBounder::graph_costs() const {
+  return {graph_, {costs_.blocks[kEmbedding], costs_.blocks[kLayer], costs_.blocks[kHead]}};
+}
+
+LedgerCosts StepBounder::ledger_costs() const {
+  return {.blocks = {costs_.blocks[kEmbedding], costs_.blocks[kLayer], costs_.blocks[kHead]},
+          .count_s = costs_.count_s,
+          .loss_s = costs_.loss_s,
+          .norm_s = costs_.norm_s};
+}
 
 StepBound StepBounder::Bound(const schedule::BuildOptions& options, const StepShape& shape) const {
   return Bounder(*graph_, ledger_, options, rates_, costs_).Bound(shape);

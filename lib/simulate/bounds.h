@@ -98,9 +98,6 @@ struct GraphCosts {
   std::shared_ptr<const model::Graph> graph;
   std::array<PassCost, 3> blocks;  // the embedding, a layer, the head
 };
-GraphCosts CostsOfGraph(std::shared_ptr<const model::Graph> graph, const layout::Ledger& ledger,
-                        const schedule::BuildOptions& options, const Rates& rates);
-
 // Returns a lower bound, in seconds, of every step that runs the graph's passes, in whatever order: the mean
 // time that the compute of a model with `layers` layers takes on the ranks of a pipeline. Much looser than
 // StepBounder, and takes no time to compute.
@@ -113,9 +110,6 @@ struct LedgerCosts {
   // All-reduces of one number: the count of loss tokens, the loss and the gradient norm.
   double count_s = 0, loss_s = 0, norm_s = 0;
 };
-// Any graph of the ledger's model will do.
-LedgerCosts CostsOfLedger(const model::Graph& graph, const layout::Ledger& ledger,
-                          const schedule::BuildOptions& options, const Rates& rates);
 
 struct BlockCost : PassCost, BucketCost {};
 
@@ -137,8 +131,12 @@ class StepBounder {
  public:
   StepBounder(std::shared_ptr<const model::Graph> graph, const layout::Ledger& ledger,
               const schedule::BuildOptions& options, const Rates& rates);
+  // `graph_costs` and `ledger_costs` are from bounders of the same graph and of the same ledger.
   StepBounder(const GraphCosts& graph_costs, const LedgerCosts& ledger_costs, const layout::Ledger& ledger,
               const Rates& rates);
+
+  GraphCosts graph_costs() const;
+  LedgerCosts ledger_costs() const;
 
   // Returns the bound of a step with this shape. If `shape.passes` is nullopt, the bound of the time holds
   // for every order of the passes.

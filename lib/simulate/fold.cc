@@ -306,8 +306,8 @@ FoldedStrategy::FoldedStrategy(const FoldedModel& model, const layout::Mesh& mes
                                           model.one_more_.inventory, mesh, zero_stage,
                                           std::vector<std::vector<int>>(), sequence_parallel)) {}
 
-GraphCosts FoldedStrategy::CostsOfGraph(const schedule::BuildOptions& options, const Rates& rates) const {
-  return simulate::CostsOfGraph(schedule::GraphOf(model_.few_.spec, few_, options), few_, options, rates);
+StepBounder FoldedStrategy::Bounder(const schedule::BuildOptions& options, const Rates& rates) const {
+  return {schedule::GraphOf(model_.few_.spec, few_, options), few_, options, rates};
 }
 
 std::optional<StepPrice> FoldedStrategy::Price(const schedule::BuildOptions& options,

@@ -71,9 +71,10 @@ class FoldedStrategy {
   // The ledger of the folded model.
   const layout::Ledger& ledger() const { return few_; }
 
-  // Returns the costs of the folded model's graph. They are the same for all strategies with the same degree
-  // of tensor parallelism.
-  GraphCosts CostsOfGraph(const schedule::BuildOptions& options, const Rates& rates) const;
+  // Returns an object that computes lower bounds of the results of Price, and of the cost of pipelines on
+  // this mesh. It refers to this object and to `rates`, which must outlive it. Its graph_costs are the same
+  // for all strategies with the same degree of tensor parallelism.
+  StepBounder Bounder(const schedule::BuildOptions& options, const Rates& rates) const;
 
   // Estimates a step of the whole model on a mesh without a pipeline. `options` are those of the whole model.
   // Returns nullopt if the step cannot be folded, because the instructions of the middle layers differ or

@@ -80,9 +80,10 @@ Comparison Compare(const Outcome& outcome, const Outcome& reference, int world_s
 
 // Checks rounding in `precision`, in which layouts round differently. Compares the error of a layout with
 // that of one process, both relative to the same reference in a higher precision. The error of all gradients
-// together may be 1.5 times as large. That of a single parameter, which may have only a few dozen elements,
-// may be twice as large. Errors below a floor pass. (Tensor parallelism rounds each rank's part of a product
-// before their sum.) Returns "" or a description of the error.
+// together may be 1.5 times as large. That of a single parameter with n elements may be 2 (1 + 3 / sqrt(n))
+// times as large, because the errors of few elements also differ by chance. Errors below a floor pass.
+// (Tensor parallelism rounds each rank's part of a product before their sum.) Returns "" or a description of
+// the error.
 std::string CompareRounding(DType precision, const Comparison& layout, const Comparison& one_process,
                             absl::Span<const model::Parameter> inventory);
 

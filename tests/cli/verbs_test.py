@@ -1014,7 +1014,7 @@ def a_folder_without_a_run_is_evaluated_and_continued(c):
     os.rename(c.dir + "/m/config.json", c.dir + "/config.json")
     for verb in both:
         c.expect(5, verb, "m has weights but no config.json")
-    for config, words in (('{"model_type": "mamba"}', ["mamba", "to be trained: llama or qwen2"]), ("{", ["not valid JSON"]),
+    for config, words in (('{"model_type": "mamba"}', ["mamba", "to be trained: llama, mistral"]), ("{", ["not valid JSON"]),
                           (LFS_POINTER, ["config.json is a Git LFS pointer"]),
                           (json.dumps({**json.load(open(c.dir + "/config.json")), "rope_scaling": {"type": "yarn", "factor": 4}}),
                            ["m/config.json", "yarn"])):

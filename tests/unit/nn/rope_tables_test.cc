@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "model/graph.h"
 
 namespace trainctl::nn {
 namespace {

@@ -154,10 +154,9 @@ void CompareDataParallel(Picker& pick, Held& held) {
   const schedule::BuildOptions options = schedule::OptionsOf(layout, setting, simulate::kMicroBatchesToPrice);
   const simulate::FoldedModel folded(spec);
   const simulate::FoldedStrategy strategy(folded, layout.mesh, layout.zero_stage);
-  const simulate::GraphCosts costs = strategy.CostsOfGraph(options, rates);
-  const simulate::StepBounder bounder(
-      costs, simulate::CostsOfLedger(*costs.graph, strategy.ledger(), options, rates), strategy.ledger(),
-      rates);
+  const simulate::StepBounder whole = strategy.Bounder(options, rates);
+  const simulate::GraphCosts costs = whole.graph_costs();
+  const simulate::StepBounder bounder(costs, whole.ledger_costs(), strategy.ledger(), rates);
   const simulate::StepBound bound =
       bounder.BoundDataParallel(options, NumLayers(spec), layout.num_micro_batches);
   const layout::Ledger ledger(model::Inventory(spec), layout.mesh, layout.zero_stage);
@@ -200,13 +199,12 @@ void ComparePipeline(Picker& pick, schedule::PipelineKind kind, Held& held) {
   for (const schedule::Program& program : step->programs)
     peak_bytes = std::max(peak_bytes, simulate::SimulateMemory(program).peak_bytes);
   const double seconds = simulate::PlayAtRates(*step, ledger, options, rates).end_s + rates[Resource::kSteps];
-  EXPECT_LE(simulate::MeanPassSeconds(simulate::CostsOfGraph(step->graph, ledger, options, rates),
-                                      NumLayers(spec), layout.num_micro_batches, shape.ranks, rates),
+  const simulate::StepBounder bounder(step->graph, ledger, options, rates);
+  EXPECT_LE(simulate::MeanPassSeconds(bounder.graph_costs(), NumLayers(spec), layout.num_micro_batches,
+                                      shape.ranks, rates),
             seconds)
       << schedule::Name(kind, shape);
-  held.Compare(simulate::StepBounder(step->graph, ledger, options, rates)
-                   .Bound(options, simulate::ShapeOf(*order, stages)),
-               seconds, peak_bytes,
+  held.Compare(bounder.Bound(options, simulate::ShapeOf(*order, stages)), seconds, peak_bytes,
                absl::StrCat(schedule::Name(kind, shape), " ", layout.ToString(), " layers ", NumLayers(spec),
                             " overlap ", rates.overlap, " tied ", spec.tie_embeddings));
 }

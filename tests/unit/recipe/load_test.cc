@@ -349,6 +349,23 @@ TEST(LoadRecipe, PretrainedWeightsAreFedWithTheirOwnTokens) {
               HasSubstr("the byte tokenizer always uses token 256"));
 }
 
+TEST(LoadRecipe, TheDefaultSequenceLengthIsOneThatTheModelSupports) {
+  FakeWorld world;
+  world.files["/cwd/hf/config.json"] =
+      R"({"model_type": "mistral", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+          "num_attention_heads": 4, "vocab_size": 300, "sliding_window": 96, "max_position_embeddings": 128})";
+  const std::string preset = absl::StrReplaceAll(kMinimal, {{"seq_len = 128\n", ""}});
+  const std::string text = absl::StrReplaceAll(preset, {{"preset = \"toy-1m\"", "from = \"hf\""}});
+  const absl::StatusOr<LoadedRecipe> loaded = world.Load(text);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->recipe.data.seq_len, 96);
+  EXPECT_THAT(loaded->origin.at("data.seq_len"), HasSubstr("model.from"));
+  EXPECT_EQ(MustLoad(preset).recipe.data.seq_len, 2048);
+  std::vector<std::string> sets = {"data.seq_len=97"};
+  EXPECT_THAT(std::string(world.Load(text, sets).status().message()),
+              HasSubstr("set data.seq_len = 96 or less"));
+}
+
 TEST(LoadRecipe, AModelThatCannotBeTrainedSaysWhatCanBeDoneWithIt) {
   FakeWorld world;
   world.files["/cwd/hf/config.json"] =

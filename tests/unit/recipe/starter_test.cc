@@ -62,7 +62,7 @@ TEST(Starter, CommentsAreTheSchemasAndFitALine) {
     const std::string text = StarterText(starter, "mine.toml");
     EXPECT_THAT(text, HasSubstr("# mine.toml: "));
     EXPECT_THAT(text, HasSubstr("trainctl plan mine.toml"));
-    EXPECT_THAT(text, HasSubstr("# Sequence length. Unit: tokens.\nseq_len = "));
+    EXPECT_THAT(text, HasSubstr("<name>-<UTC yyyymmdd-hhmmss>`.\nname = "));
     EXPECT_THAT(text, Not(HasSubstr("{recipe}")));
     size_t begin = 0;
     for (size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
