@@ -312,7 +312,8 @@ bool HoldsWork(const std::string& folder) {
 
 absl::Status AlreadyHoldsARun(const std::string& folder) {
   return UsageError(absl::StrCat(folder, " already contains a run; continue it with: trainctl resume ",
-                                 ShellQuote(folder), " (or launch with --or-resume)"));
+                                 ShellQuote(folder),
+                                 " (or launch with --or-resume); for a new run, choose another --run-dir"));
 }
 
 }  // namespace trainctl::cli
