@@ -139,10 +139,10 @@ class DeviceTest(unittest.TestCase):
         # called can be counted by hand.
         for kernel, name in (("embedding:3", "forward block 0 micro-batch 2: embedding"),
                              ("CudnnForward:5", "forward block 1 micro-batch 1: attention"),
-                             ("swiglu:2", "forward block 2 micro-batch 0: swiglu"),
+                             ("gated_activation:2", "forward block 2 micro-batch 0: swiglu"),
                              ("cross_entropy:2", "loss and gradient block 5 micro-batch 1: linear cross entropy"),
                              ("CudnnBackward:1", "backward block 4 micro-batch 0: attention, gradient"),
-                             ("swiglu_backward:6", "backward block 3 micro-batch 1: swiglu, gradient")):
+                             ("gated_activation_backward:6", "backward block 3 micro-batch 1: swiglu, gradient")):
             with self.subTest(kernel=kernel):
                 run, done = self.launch("cuda", "--set", "run.check_kernels=true", precision="bf16", name=kernel[:-2],
                                         more_env={"TRAINCTL_TEST_DEVICE_FAILS_AT": kernel})
