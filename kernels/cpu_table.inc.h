@@ -324,9 +324,9 @@ struct Functions {
     }
   }
 
-  static void PartialRope(void* x_raw, const int32_t* positions, const float* cos, const float* sin,
-                          float sign, RopePairs pairs, int64_t n, int64_t heads, int64_t d, int64_t rotated,
-                          int64_t row_stride) {
+  static void Rope(void* x_raw, const int32_t* positions, const float* cos, const float* sin, float sign,
+                   RopePairs pairs, int64_t n, int64_t heads, int64_t d, int64_t rotated,
+                   int64_t row_stride) {
     const int64_t half = rotated / 2;
     for (int64_t i = 0; i < n; ++i) {
       T* row = static_cast<T*>(x_raw) + i * row_stride;
@@ -340,11 +340,6 @@ struct Functions {
         }
       }
     }
-  }
-
-  static void Rope(void* x, const int32_t* positions, const float* cos, const float* sin, float sign,
-                   int64_t n, int64_t heads, int64_t d, int64_t row_stride) {
-    PartialRope(x, positions, cos, sin, sign, RopePairs::kHalves, n, heads, d, /*rotated=*/d, row_stride);
   }
 
   static void JoinHeads(void* out, const void* dq, const void* dk, const void* dv, const int32_t* positions,
@@ -361,11 +356,7 @@ struct Functions {
       put(dk, kv_heads * d);
       put(dv, kv_heads * d);
     }
-    Rope(out, positions, cos, sin, -1, n, heads + kv_heads, d, row);
-  }
-
-  static void SwiGlu(void* out, const void* gate_up, int64_t n, int64_t f) {
-    GatedActivation(out, gate_up, Activation::kSiLU, n, f);
+    Rope(out, positions, cos, sin, -1, RopePairs::kHalves, n, heads + kv_heads, d, /*rotated=*/d, row);
   }
 
   static void GatedActivation(void* out_raw, const void* gate_up_raw, Activation activation, int64_t n,
@@ -575,10 +566,7 @@ struct Functions {
             .layer_norm = LayerNorm,
             .layer_norm_backward = LayerNormBackward,
             .rope = Rope,
-            .partial_rope = PartialRope,
             .join_heads = JoinHeads,
-            .swiglu = SwiGlu,
-            .swiglu_backward = SwiGluBackward,
             .gated_activation = GatedActivation,
             .gated_activation_backward = GatedActivationBackward,
             .activation = ActivateAll,

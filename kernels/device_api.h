@@ -16,7 +16,7 @@
 namespace trainctl::kernels {
 
 // Increment this with every change of the declarations below or in kernels.h.
-inline constexpr uint32_t kDeviceAbi = 9;
+inline constexpr uint32_t kDeviceAbi = 10;
 inline constexpr char kDeviceApiSymbol[] = "trainctl_device_api";
 
 struct DeviceProperties {

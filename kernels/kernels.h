@@ -65,25 +65,16 @@ struct TypedKernels {
                               const void* mean, const void* rstd, const void* w, Gain gain, bool accumulate,
                               int64_t n, int64_t h);
   // Applies rotary positions in place to the first `heads` heads of each row of x [n, row_stride]. Rotates
-  // the pairs (i, i + d/2) by the angle of positions[row]. `sign` is 1, or -1 to rotate back. cos and sin are
-  // [max_position, d/2].
-  void (*rope)(void* x, const int32_t* positions, const float* cos, const float* sin, float sign, int64_t n,
-               int64_t heads, int64_t d, int64_t row_stride);
-  // Like rope, but only for the first `rotated` elements of each head, an even number. cos and sin are
-  // [max_position, rotated / 2]. With rotated = d and kHalves it gives the same bits as rope.
-  void (*partial_rope)(void* x, const int32_t* positions, const float* cos, const float* sin, float sign,
-                       RopePairs pairs, int64_t n, int64_t heads, int64_t d, int64_t rotated,
-                       int64_t row_stride);
+  // the pairs of the first `rotated` elements of each head, an even number, by the angle of positions[row].
+  // `sign` is 1, or -1 to rotate back. cos and sin are [max_position, rotated / 2].
+  void (*rope)(void* x, const int32_t* positions, const float* cos, const float* sin, float sign,
+               RopePairs pairs, int64_t n, int64_t heads, int64_t d, int64_t rotated, int64_t row_stride);
   // out [n, (heads + 2 kv_heads) d] = dq [n, heads d], dk and dv [n, kv_heads d], concatenated by row. The
-  // heads of dq and dk are rotated back as by rope with sign -1. d is even.
+  // heads of dq and dk are rotated back, as rope does with sign -1, kHalves and rotated = d. d is even.
   void (*join_heads)(void* out, const void* dq, const void* dk, const void* dv, const int32_t* positions,
                      const float* cos, const float* sin, int64_t n, int64_t heads, int64_t kv_heads,
                      int64_t d);
-  // out [n, f] = silu(gate_up[:, :f]) * gate_up[:, f:]
-  void (*swiglu)(void* out, const void* gate_up, int64_t n, int64_t f);
-  // The gradient of gate_up. dgate_up may be gate_up's storage.
-  void (*swiglu_backward)(void* dgate_up, const void* dout, const void* gate_up, int64_t n, int64_t f);
-  // Like swiglu with another activation instead of silu. With kSiLU it gives the same bits as swiglu.
+  // out [n, f] = activation(gate_up[:, :f]) * gate_up[:, f:]. With kSiLU, this is SwiGLU.
   void (*gated_activation)(void* out, const void* gate_up, Activation activation, int64_t n, int64_t f);
   // The gradient of gate_up. dgate_up may be gate_up's storage.
   void (*gated_activation_backward)(void* dgate_up, const void* dout, const void* gate_up,

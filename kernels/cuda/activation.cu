@@ -217,8 +217,6 @@ void ActivationBackward(void* dx, const void* dout, const void* x, Activation ac
 
 template <typename T>
 void FillActivationOf(TypedKernels* table) {
-  table->swiglu = SwiGlu<T>;
-  table->swiglu_backward = SwiGluBackward<T>;
   table->gated_activation = GatedActivation<T>;
   table->gated_activation_backward = GatedActivationBackward<T>;
   table->activation = ActivateAll<T>;

@@ -1,4 +1,4 @@
-// rope, partial_rope and join_heads. Blocks process rows. A thread rotates one unit of a head's lower half
+// rope and join_heads. Blocks process rows. A thread rotates one unit of a head's lower half
 // with the matching unit of its upper half, or the neighbors within one unit.
 
 #include "kernels/cuda/launch.cuh"
@@ -113,8 +113,8 @@ __global__ void __launch_bounds__(kRopeThreads)
 }
 
 template <typename T>
-void PartialRope(void* x, const int32_t* positions, const float* cos, const float* sin, float sign,
-                 RopePairs pairs, int64_t n, int64_t heads, int64_t d, int64_t rotated, int64_t row_stride) {
+void Rope(void* x, const int32_t* positions, const float* cos, const float* sin, float sign, RopePairs pairs,
+          int64_t n, int64_t heads, int64_t d, int64_t rotated, int64_t row_stride) {
   const int64_t half = rotated / 2;
   if (n <= 0 || heads <= 0 || half <= 0) return;
   const bool are_neighbors = pairs == RopePairs::kNeighbors;
@@ -125,12 +125,6 @@ void PartialRope(void* x, const int32_t* positions, const float* cos, const floa
                                     : (aligned ? RopeKernel<T, true> : RopeKernel<T, false>);
   Launch("rope", kernel, RowShape(n, heads * CeilDiv(span, kWidth<T>), kRopeThreads), static_cast<T*>(x),
          positions, cos, sin, sign, n, heads, d, half, row_stride);
-}
-
-template <typename T>
-void Rope(void* x, const int32_t* positions, const float* cos, const float* sin, float sign, int64_t n,
-          int64_t heads, int64_t d, int64_t row_stride) {
-  PartialRope<T>(x, positions, cos, sin, sign, RopePairs::kHalves, n, heads, d, /*rotated=*/d, row_stride);
 }
 
 template <typename T>
@@ -148,7 +142,6 @@ void JoinHeads(void* out, const void* dq, const void* dk, const void* dv, const 
 template <typename T>
 void FillRopeOf(TypedKernels* table) {
   table->rope = Rope<T>;
-  table->partial_rope = PartialRope<T>;
   table->join_heads = JoinHeads<T>;
 }
 

@@ -30,7 +30,7 @@ absl::string_view HealthName(Health health) {
   return "bad";
 }
 
-std::string FirstLine(const std::string& path) {
+std::string ReadFirstLine(const std::string& path) {
   const absl::StatusOr<std::string> text = ReadFile(path, 1 << 16);
   if (!text.ok()) return "";
   const std::vector<std::string> lines = absl::StrSplit(*text, absl::MaxSplits('\n', 1));

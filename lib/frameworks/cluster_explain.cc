@@ -89,8 +89,8 @@ std::vector<std::string> BindingsOf(const ClusterPlan& plan) {
   return bindings;
 }
 
-std::string ErrorText(const char* what, int rows, double percent, double median_percent,
-                      const char* framework) {
+std::string DescribeErrors(const char* what, int rows, double percent, double median_percent,
+                           const char* framework) {
   if (rows == 0) return absl::StrCat(what, ": no published run of ", framework, " was compared");
   return absl::StrFormat(
       "%s: off by %.1f %% in the mean over %d published runs of %s, in the middle %.1f %% too %s", what,
@@ -104,10 +104,10 @@ std::vector<std::string> TrustIn(const ClusterPlan& plan) {
   trust.push_back(absl::StrCat("memory: ", Bytes(memory.device_bytes), " is expected and ",
                                Bytes(memory.upper_bytes), " is the bound that has to fit"));
   if (const PublishedError* error = FindPublishedError(framework.name)) {
-    trust.push_back(ErrorText("memory", error->memory_rows, error->memory_percent,
-                              error->memory_median_percent, framework.name));
-    trust.push_back(
-        ErrorText("time", error->time_rows, error->time_percent, error->time_median_percent, framework.name));
+    trust.push_back(DescribeErrors("memory", error->memory_rows, error->memory_percent,
+                                   error->memory_median_percent, framework.name));
+    trust.push_back(DescribeErrors("time", error->time_rows, error->time_percent, error->time_median_percent,
+                                   framework.name));
   } else {
     trust.push_back(absl::StrCat("no run of ", framework.name,
                                  " on accelerators was measured: how far off this is "

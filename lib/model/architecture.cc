@@ -339,10 +339,11 @@ bool CanHaveBiases(const Family& family, const Architecture& spec) {
 
 // Every model that is trained can be exported, so its config.json must be able to describe it.
 absl::Status CheckExpressible(const Architecture& spec) {
-  if (spec.family == "llama") return CheckBiasesOfLlama(spec);
   const Family& family = *FindFamily(spec.family);
   const Attention& attention = AttentionOf(spec);
-  if (!CanHaveBiases(family, spec)) {
+  if (spec.family == "llama") {
+    TRAINCTL_RETURN_IF_ERROR(CheckBiasesOfLlama(spec));
+  } else if (!CanHaveBiases(family, spec)) {
     return UsageError(absl::StrCat("model.qkv_bias = ", attention.qkv_bias ? "true" : "false",
                                    ", model.attention_out_bias = ", attention.out_bias ? "true" : "false",
                                    " and model.mlp_bias = ", MlpOf(spec).bias ? "true" : "false",

@@ -289,10 +289,11 @@ std::vector<bool> UsuallyWindowed(Reader& reader, Windows windows, int64_t layer
 }
 
 // Returns, for each layer, whether it has a window. If the file has `layer_types`, they determine the first
-// `stated` layers. The family's rule determines all other layers.
+// `stated` layers, except in families in which all layers have one: those ignore `layer_types`. The family's
+// rule determines all other layers.
 std::vector<bool> WindowedLayers(Reader& reader, Windows windows, int64_t stated, int64_t layers) {
   const Json* types = reader.Find({"layer_types"});
-  const bool has_types = types != nullptr && types->is_array() && !types->empty();
+  const bool has_types = windows != Windows::kAll && types != nullptr && types->is_array() && !types->empty();
   if (has_types) stated = std::min(stated, layers);
   std::vector<bool> has_window(static_cast<size_t>(layers));
   if (!has_types || stated < layers) has_window = UsuallyWindowed(reader, windows, layers);

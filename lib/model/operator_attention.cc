@@ -47,8 +47,9 @@ int64_t ScoreTilesTemp(const Segment& segment, const AttentionAttributes& a, boo
 
 int64_t TempBytes(const Segment& segment, const AttentionAttributes& attributes, bool backward) {
   if (!segment.on_device && segment.dtype != DType::kF64) return CpuTemp(segment, attributes, backward);
-  return FlashServes(segment.dtype, attributes.head_dim) ? FlashTemp(segment, attributes, backward)
-                                                         : ScoreTilesTemp(segment, attributes, backward);
+  return SupportsFlashAttention(segment.dtype, attributes.head_dim)
+             ? FlashTemp(segment, attributes, backward)
+             : ScoreTilesTemp(segment, attributes, backward);
 }
 
 void Complete(Segment& segment, Operator& op, const std::string& name) {
@@ -80,7 +81,7 @@ void AddScoreProducts(const Segment& segment, const AttentionAttributes& a, bool
 }
 
 void AddDeviceKernels(const Segment& segment, const AttentionAttributes& a, bool backward, Work& work) {
-  if (!FlashServes(segment.dtype, a.head_dim)) return AddScoreProducts(segment, a, backward, work);
+  if (!SupportsFlashAttention(segment.dtype, a.head_dim)) return AddScoreProducts(segment, a, backward, work);
   work.attention = {{{.tokens = Tokens(segment),
                       .seq_len = static_cast<double>(segment.shape.seq_len),
                       .heads = static_cast<double>(a.heads),
@@ -106,7 +107,7 @@ Work KernelWork(const Segment& segment, const Operator& op, bool backward) {
       heads * 2 * scores * static_cast<double>(head_dim);
   work[Resource::kAttentionTiles] =
       heads * scores / static_cast<double>(kernels::kAttentionQueries * kernels::kAttentionKeys);
-  const bool by_head = segment.on_device && !FlashServes(segment.dtype, head_dim);
+  const bool by_head = segment.on_device && !SupportsFlashAttention(segment.dtype, head_dim);
   work[Resource::kOperators] = by_head ? static_cast<double>(kv_heads) : 1;
   if (segment.on_device) AddDeviceKernels(segment, op.As<AttentionAttributes>(), backward, work);
   return work;
@@ -116,7 +117,7 @@ Work WorkOfPass(const Segment& segment, const Operator& op, Pass pass, bool accu
   if (pass == Pass::kForward) return KernelWork(segment, op, /*backward=*/false);
   const auto& [heads, kv_heads, head_dim] = op.As<AttentionAttributes>();
   Work work = KernelWork(segment, op, /*backward=*/true);
-  const bool joins = segment.on_device && FlashServes(segment.dtype, head_dim);
+  const bool joins = segment.on_device && SupportsFlashAttention(segment.dtype, head_dim);
   if (joins || op.with_previous.Has(pass))
     work += PassOverRows(segment, op, 2 * static_cast<double>((heads + 2 * kv_heads) * head_dim));
   return work;
@@ -146,7 +147,7 @@ int64_t AttentionCuts(int64_t num_heads, int64_t threads) {
   return threads == 1 ? 1 : (kTasksOfAThread * threads + num_heads - 1) / num_heads;
 }
 
-bool FlashServes(DType dtype, int64_t head_dim) {
+bool SupportsFlashAttention(DType dtype, int64_t head_dim) {
   return dtype == DType::kBF16 && head_dim % 8 == 0 && head_dim <= 256;
 }
 

@@ -222,7 +222,7 @@ std::string LossExchangeName(int64_t first_row);
 
 // Returns whether a device runs attention as one fused kernel over packed documents (LibTorch's flash
 // attention). Otherwise, the device computes fp32 scores in tiles of at most kScoreTileBytes.
-bool FlashServes(DType dtype, int64_t head_dim);
+bool SupportsFlashAttention(DType dtype, int64_t head_dim);
 inline constexpr int64_t kScoreTileBytes = int64_t{16} << 20;
 
 // Returns the number of scores that the CPU attention kernel computes per head and sequence. The kernel

@@ -31,8 +31,9 @@ void TurnBack(const AttentionShape& shape, const Rotation& rotation, at::Tensor&
   const auto turn = [&](int64_t begin, int64_t end) {
     rotation.kernels.rope(first + begin * row * static_cast<int64_t>(dqkv.itemsize()),
                           rotation.positions + begin, rotation.angles.cos.data_ptr<float>(),
-                          rotation.angles.sin.data_ptr<float>(), /*sign=*/-1, end - begin,
-                          shape.heads + shape.kv_heads, shape.head_dim, row);
+                          rotation.angles.sin.data_ptr<float>(), /*sign=*/-1, kernels::RopePairs::kHalves,
+                          end - begin, shape.heads + shape.kv_heads, shape.head_dim,
+                          /*rotated=*/shape.head_dim, row);
   };
   if (!dqkv.is_cpu()) return turn(0, n);
   const int64_t threads = at::get_num_threads();

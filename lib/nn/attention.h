@@ -89,7 +89,7 @@ QueryKeyValue CudnnBackward(const AttentionShape& shape, const at::Tensor& qkv, 
                             const at::Tensor& lse, const at::Tensor& dout);
 
 // Flash attention (Dao 2023) over packed documents, for bf16 on CUDA and the head sizes of
-// model::FlashServes. Forward replaces `out` and `lse` by its results.
+// model::SupportsFlashAttention. Forward replaces `out` and `lse` by its results.
 bool FlashServes(const AttentionShape& shape, const at::Tensor& qkv);
 void FlashForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view, at::Tensor& out,
                   at::Tensor& lse);

@@ -27,7 +27,7 @@ bool IsThereFor(const at::Tensor& x) {
 
 bool FlashServes(const AttentionShape& shape, const at::Tensor& qkv) {
   const DType dtype = qkv.scalar_type() == at::kBFloat16 ? DType::kBF16 : DType::kF32;
-  return !qkv.is_cpu() && model::FlashServes(dtype, shape.head_dim) && IsThereFor(qkv);
+  return !qkv.is_cpu() && model::SupportsFlashAttention(dtype, shape.head_dim) && IsThereFor(qkv);
 }
 
 void FlashForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view, at::Tensor& out,

@@ -1,7 +1,7 @@
 #include <utility>
 
 #include "nn/operators.h"
-#include "nn/vector_gradient.h"
+#include "nn/norm_gradient.h"
 
 namespace trainctl::nn {
 namespace {

@@ -1,5 +1,5 @@
 #include "nn/operators.h"
-#include "nn/vector_gradient.h"
+#include "nn/norm_gradient.h"
 
 namespace trainctl::nn {
 namespace {

@@ -708,7 +708,7 @@ bool Executor::DropGraph() {
 bool Executor::MayUseGraph(absl::Span<const nn::TokenView> micro_batches, const UpdateOptions& update) const {
   return report_no_graph_ != nullptr && update.apply && !hook_ && !span_hook_ && !checks_ && !hash_next_ &&
          state_.ledger().mesh().world_size() == 1 && device::Graph::IsThereFor(device_) &&
-         model::FlashServes(state_.compute_dtype(), AttentionOf(spec_).head_dim) &&
+         model::SupportsFlashAttention(state_.compute_dtype(), AttentionOf(spec_).head_dim) &&
          nn::AreWholeSequences(micro_batches, options_.shape()) &&
          CountTargets(micro_batches, options_.shape().tokens()) > 0;  // a graph always updates
 }

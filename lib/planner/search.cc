@@ -561,7 +561,7 @@ class Searcher {
   // It shares its costs with the bounders of other strategies and micro-batches.
   simulate::StepBounder MakeBounder(const Strategy& strategy, const Layout& layout) const {
     const simulate::GraphCosts& costs = GraphCostsOf(strategy, layout);
-    if (!strategy.costs.has_value()) strategy.costs = NewBounder(strategy, layout).ledger_costs();
+    if (!strategy.costs.has_value()) strategy.costs = NewBounder(strategy, layout, &costs).ledger_costs();
     return {costs, *strategy.costs, FoldedOf(strategy).ledger(), problem_.rates};
   }
 
@@ -569,15 +569,16 @@ class Searcher {
     const auto [known, is_new] =
         graph_costs_.try_emplace(std::make_tuple(strategy.mesh.tp, layout.micro_batch, WithinLayers(layout)));
     if (is_new) {
-      const simulate::StepBounder bounder = NewBounder(strategy, layout);
+      const simulate::StepBounder bounder = NewBounder(strategy, layout, /*known=*/nullptr);
       known->second = bounder.graph_costs();
       strategy.costs = bounder.ledger_costs();
     }
     return known->second;
   }
 
-  simulate::StepBounder NewBounder(const Strategy& strategy, const Layout& layout) const {
-    return FoldedOf(strategy).Bounder(OptionsOf(layout), problem_.rates);
+  simulate::StepBounder NewBounder(const Strategy& strategy, const Layout& layout,
+                                   const simulate::GraphCosts* known) const {
+    return FoldedOf(strategy).Bounder(OptionsOf(layout), problem_.rates, known);
   }
 
   simulate::StepBound BoundOf(const Strategy& strategy, const Layout& layout) const {

@@ -543,10 +543,11 @@ double MeanPassSeconds(const GraphCosts& costs, int64_t layers, int64_t num_micr
 }
 
 StepBounder::StepBounder(std::shared_ptr<const model::Graph> graph, const layout::Ledger& ledger,
-                         const schedule::BuildOptions& options, const Rates& rates)
+                         const schedule::BuildOptions& options, const Rates& rates, const GraphCosts* known)
     : graph_(std::move(graph)), ledger_(ledger), rates_(rates) {
   const Coster coster(*graph_, ledger, options, rates);
-  costs_ = CostsOf({graph_, coster.Passes()}, coster.OfLedger(), ledger, rates);
+  const GraphCosts own = known != nullptr ? *known : GraphCosts{graph_, coster.Passes()};
+  costs_ = CostsOf(own, coster.OfLedger(), ledger, rates);
 }
 
 StepBounder::StepBounder(const GraphCosts& graph_costs, const LedgerCosts& ledger_costs,

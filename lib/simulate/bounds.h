@@ -129,8 +129,9 @@ struct StepCosts {
 // this object.
 class StepBounder {
  public:
+  // If `known` is not null, takes the costs of the graph's passes from it. They must be those of this graph.
   StepBounder(std::shared_ptr<const model::Graph> graph, const layout::Ledger& ledger,
-              const schedule::BuildOptions& options, const Rates& rates);
+              const schedule::BuildOptions& options, const Rates& rates, const GraphCosts* known = nullptr);
   // `graph_costs` and `ledger_costs` are from bounders of the same graph and of the same ledger.
   StepBounder(const GraphCosts& graph_costs, const LedgerCosts& ledger_costs, const layout::Ledger& ledger,
               const Rates& rates);

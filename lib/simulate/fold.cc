@@ -306,8 +306,11 @@ FoldedStrategy::FoldedStrategy(const FoldedModel& model, const layout::Mesh& mes
                                           model.one_more_.inventory, mesh, zero_stage,
                                           std::vector<std::vector<int>>(), sequence_parallel)) {}
 
-StepBounder FoldedStrategy::Bounder(const schedule::BuildOptions& options, const Rates& rates) const {
-  return {schedule::GraphOf(model_.few_.spec, few_, options), few_, options, rates};
+StepBounder FoldedStrategy::Bounder(const schedule::BuildOptions& options, const Rates& rates,
+                                    const GraphCosts* known) const {
+  std::shared_ptr<const model::Graph> graph =
+      known != nullptr ? known->graph : schedule::GraphOf(model_.few_.spec, few_, options);
+  return {std::move(graph), few_, options, rates, known};
 }
 
 std::optional<StepPrice> FoldedStrategy::Price(const schedule::BuildOptions& options,

@@ -73,8 +73,9 @@ class FoldedStrategy {
 
   // Returns an object that computes lower bounds of the results of Price, and of the cost of pipelines on
   // this mesh. It refers to this object and to `rates`, which must outlive it. Its graph_costs are the same
-  // for all strategies with the same degree of tensor parallelism.
-  StepBounder Bounder(const schedule::BuildOptions& options, const Rates& rates) const;
+  // for all strategies with the same degree of tensor parallelism; `known` may pass on those of another one.
+  StepBounder Bounder(const schedule::BuildOptions& options, const Rates& rates,
+                      const GraphCosts* known = nullptr) const;
 
   // Estimates a step of the whole model on a mesh without a pipeline. `options` are those of the whole model.
   // Returns nullopt if the step cannot be folded, because the instructions of the middle layers differ or

@@ -370,8 +370,8 @@ class Operators {
           },
           {{0}, {}},
           [=](const device::Device&, const TypedKernels& k, Tensors& t) {
-            k.rope(t[0].data_ptr(), Words(t[1]), t[2].data_ptr<float>(), t[3].data_ptr<float>(), sign, n,
-                   heads, d, stride);
+            k.rope(t[0].data_ptr(), Words(t[1]), t[2].data_ptr<float>(), t[3].data_ptr<float>(), sign,
+                   kernels::RopePairs::kHalves, n, heads, d, /*rotated=*/d, stride);
           });
     }
   }
@@ -382,16 +382,16 @@ class Operators {
     const int64_t stride = (sizes_.is_dense ? 3 : 4) * sizes_.heads * d;
     for (const bool are_neighbors : {false, true}) {
       Add(
-          are_neighbors ? "partial_rope of neighbors" : "partial_rope",
+          are_neighbors ? "partial rope of neighbors" : "partial rope",
           [&] {
             return Tensors{make_.Values({n, stride}), make_.Words(n, 128),
                            make_.Floats({128, rotated / 2}).cos_(), make_.Floats({128, rotated / 2}).sin_()};
           },
           {{0}, {}},
           [=](const device::Device&, const TypedKernels& k, Tensors& t) {
-            k.partial_rope(t[0].data_ptr(), Words(t[1]), t[2].data_ptr<float>(), t[3].data_ptr<float>(), 1,
-                           are_neighbors ? kernels::RopePairs::kNeighbors : kernels::RopePairs::kHalves, n,
-                           heads, d, rotated, stride);
+            k.rope(t[0].data_ptr(), Words(t[1]), t[2].data_ptr<float>(), t[3].data_ptr<float>(), 1,
+                   are_neighbors ? kernels::RopePairs::kNeighbors : kernels::RopePairs::kHalves, n, heads, d,
+                   rotated, stride);
           });
     }
   }
@@ -425,7 +425,7 @@ class Operators {
         },
         {{0}, {0}},
         [n, f](const device::Device&, const TypedKernels& k, Tensors& t) {
-          k.swiglu(t[0].data_ptr(), t[1].data_ptr(), n, f);
+          k.gated_activation(t[0].data_ptr(), t[1].data_ptr(), kernels::Activation::kSiLU, n, f);
         });
     Add(
         "swiglu_backward",
@@ -434,7 +434,8 @@ class Operators {
         },
         {{0}, {}},
         [n, f](const device::Device&, const TypedKernels& k, Tensors& t) {
-          k.swiglu_backward(t[0].data_ptr(), t[1].data_ptr(), t[0].data_ptr(), n, f);  // in place
+          k.gated_activation_backward(t[0].data_ptr(), t[1].data_ptr(), t[0].data_ptr(),  // in place
+                                      kernels::Activation::kSiLU, n, f);
         });
   }
 

@@ -22,7 +22,7 @@ namespace {
 using simulate::FusedAttention;
 using simulate::MeasuredDevice;
 
-double LaunchSeconds(const device::Device& device) {
+double MeasureLaunchSeconds(const device::Device& device) {
   constexpr int kLaunches = 1000;
   const at::Tensor x = at::zeros({1}, device.Options(at::kFloat));
   at::Tensor y = at::zeros({1}, device.Options(at::kFloat));
@@ -119,7 +119,7 @@ void MeasureAttention(const device::Device& device, int64_t head_dim, MeasuredDe
 MeasuredDevice Measure(const device::Device& device) {
   MeasuredDevice measured{.name = device.description()};
   measured.bytes_per_second = device::CopyBytesPerSecond(device);
-  measured.launch_seconds = LaunchSeconds(device);
+  measured.launch_seconds = MeasureLaunchSeconds(device);
   // Of models of 1 and 8 B parameters, and a square one.
   MeasureProducts(device, DType::kBF16, 8192, 8192, 8192, measured);
   MeasureProducts(device, DType::kBF16, 8192, 4096, 14336, measured);

@@ -327,22 +327,15 @@ constexpr TypedKernels Typed() {
             Add("layer_norm_backward",
                 ((accumulate ? 5 : 4) * n + 1) * h * kElement + 2 * n * kFp32 + 4 * h * kFp32);
           },
-      .rope = [](void*, const int32_t*, const float*, const float*, float, int64_t n, int64_t heads,
-                 int64_t d,
-                 int64_t) { Add("rope", 2 * n * heads * d * kElement + n * (kInt32 + d * kFp32)); },
-      .partial_rope =
+      .rope =
           [](void*, const int32_t*, const float*, const float*, float, RopePairs, int64_t n, int64_t heads,
-             int64_t, int64_t rotated, int64_t) {
-            Add("partial_rope", 2 * n * heads * rotated * kElement + n * (kInt32 + rotated * kFp32));
-          },
+             int64_t, int64_t rotated,
+             int64_t) { Add("rope", 2 * n * heads * rotated * kElement + n * (kInt32 + rotated * kFp32)); },
       .join_heads =
           [](void*, const void*, const void*, const void*, const int32_t*, const float*, const float*,
              int64_t n, int64_t heads, int64_t kv_heads, int64_t d) {
             Add("join_heads", 2 * n * (heads + 2 * kv_heads) * d * kElement + n * (kInt32 + d * kFp32));
           },
-      .swiglu = [](void*, const void*, int64_t n, int64_t f) { Add("swiglu", 3 * n * f * kElement); },
-      .swiglu_backward = [](void*, const void*, const void*, int64_t n,
-                            int64_t f) { Add("swiglu_backward", 5 * n * f * kElement); },
       .gated_activation = [](void*, const void*, Activation, int64_t n,
                              int64_t f) { Add("gated_activation", 3 * n * f * kElement); },
       .gated_activation_backward = [](void*, const void*, const void*, Activation, int64_t n,

@@ -214,7 +214,7 @@ echo '"0","Pass","GPU Speed Of Light Throughput","Duration","us","103.2"' """)
                                                'echo "========= ERROR SUMMARY: 7 errors"\n'
                                                'echo "========= ERROR SUMMARY: 924 errors were not printed. Use --print-limit"; exit 99')
         code, report, words = self.kit("--small", "--seconds", 120, "--only", "kernels,smoke,memory", "--devices", "cpu,cuda", tools=tools,
-                                       TRAINCTL_TEST_DEVICE_FAILS_AT="swiglu:2", **self.plugin)
+                                       TRAINCTL_TEST_DEVICE_FAILS_AT="gated_activation:2", **self.plugin)
         self.assertEqual(code, 1, words)
         self.assertEqual([(r["step"], r["status"]) for r in report["results"]], [("kernels", "failed"), ("sanitizers", "failed")], words)
         self.assertEqual(report["results"][1]["errors"], 7)
@@ -226,7 +226,7 @@ echo "========= Error: Race reported between Write access at 0x70 and Read acces
 echo "========= RACECHECK SUMMARY: 3 hazards displayed (2 errors, 1 warning)"
 exit 99""")
         code, report, words = self.kit("--small", "--seconds", 120, "--only", "kernel_speed,sanitizers", "--devices", "cpu,cuda", tools=tools,
-                                       TRAINCTL_TEST_DEVICE_FAILS_AT="swiglu:2", **self.plugin)
+                                       TRAINCTL_TEST_DEVICE_FAILS_AT="gated_activation:2", **self.plugin)
         self.assertEqual(code, 1, words)
         found = {result["name"]: result for result in report["results"]}
         self.assertEqual(found["kernel speed"]["status"], "failed", found)

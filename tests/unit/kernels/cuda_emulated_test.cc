@@ -255,11 +255,8 @@ TYPED_TEST(CudaEmulated, EmptyCallsLaunchNothing) {
   k.rms_norm_heads_backward(&t, &f, &t, &t, &f, &t, Gain::kWeight, 0, 1, 1, 1, 1);
   k.layer_norm(&t, &f, &f, &t, &t, &t, Gain::kWeight, 1e-5f, 0, 1);
   k.layer_norm_backward(&t, &f, &f, &t, &t, &f, &f, &t, Gain::kWeight, true, 0, 1);
-  k.rope(&t, &token, &f, &f, 1, 0, 1, 2, 2);
-  k.partial_rope(&t, &token, &f, &f, 1, RopePairs::kNeighbors, 0, 1, 2, 2, 2);
+  k.rope(&t, &token, &f, &f, 1, RopePairs::kNeighbors, 0, 1, 2, 2, 2);
   k.join_heads(&t, &t, &t, &t, &token, &f, &f, 0, 1, 1, 2);
-  k.swiglu(&t, &t, 0, 1);
-  k.swiglu_backward(&t, &t, &t, 0, 1);
   k.gated_activation(&t, &t, Activation::kGelu, 0, 1);
   k.gated_activation_backward(&t, &t, &t, Activation::kGelu, 0, 1);
   k.activation(&t, &t, Activation::kGelu, 0);
@@ -488,8 +485,8 @@ TYPED_TEST(CudaEmulated, Rope) {
       SCOPED_TRACE(::testing::Message()
                    << n << " rows, " << heads << " heads of " << d << ", stride " << stride);
       Check([&](const Kernels& k, Operands& o) {
-        this->Of(k).rope(o.Add(x, Near<T>()), o.Add(at), o.Add(cos), o.Add(sin), sign, shape.n, shape.heads,
-                         shape.d, shape.stride);
+        this->Of(k).rope(o.Add(x, Near<T>()), o.Add(at), o.Add(cos), o.Add(sin), sign, RopePairs::kHalves,
+                         shape.n, shape.heads, shape.d, /*rotated=*/shape.d, shape.stride);
       });
     }
   }
@@ -512,8 +509,8 @@ TYPED_TEST(CudaEmulated, PartialRope) {
       SCOPED_TRACE(::testing::Message() << s.n << " rows, " << s.heads << " heads of " << s.d << ", "
                                         << s.rotated << " of which turn, stride " << s.stride);
       Check([&](const Kernels& k, Operands& o) {
-        this->Of(k).partial_rope(o.Add(x, Near<T>()), o.Add(at), o.Add(cos), o.Add(sin), -1, pairs, s.n,
-                                 s.heads, s.d, s.rotated, s.stride);
+        this->Of(k).rope(o.Add(x, Near<T>()), o.Add(at), o.Add(cos), o.Add(sin), -1, pairs, s.n, s.heads, s.d,
+                         s.rotated, s.stride);
       });
     }
   }
@@ -550,14 +547,15 @@ TYPED_TEST(CudaEmulated, SwiGlu) {
     const auto gate_up = Random<T>(n * 2 * f, 1, 4), dy = Random<T>(n * f, 2), out = Random<T>(n * f, 3),
                dgate_up = Random<T>(n * 2 * f, 4);
     Check([&](const Kernels& k, Operands& o) {
-      this->Of(k).swiglu(o.Add(out, Near<T>()), o.Add(gate_up), rows, cols);
+      this->Of(k).gated_activation(o.Add(out, Near<T>()), o.Add(gate_up), Activation::kSiLU, rows, cols);
     });
     Check([&](const Kernels& k, Operands& o) {
-      this->Of(k).swiglu_backward(o.Add(dgate_up, Near<T>(1e-4)), o.Add(dy), o.Add(gate_up), rows, cols);
+      this->Of(k).gated_activation_backward(o.Add(dgate_up, Near<T>(1e-4)), o.Add(dy), o.Add(gate_up),
+                                            Activation::kSiLU, rows, cols);
     });
     Check([&](const Kernels& k, Operands& o) {
       T* in_place = o.Add(gate_up, Near<T>(1e-4));
-      this->Of(k).swiglu_backward(in_place, o.Add(dy), in_place, rows, cols);
+      this->Of(k).gated_activation_backward(in_place, o.Add(dy), in_place, Activation::kSiLU, rows, cols);
     });
   }
 }
@@ -621,8 +619,9 @@ TYPED_TEST(CudaEmulated, SwiGluOfLargeGatesIsFinite) {
   both.insert(both.end(), 8, 1.0f);
   this->Of(CpuTable(0)).round(gate_up.data(), both.data(), 16);
   this->Of(CpuTable(0)).round(dy.data(), both.data() + 8, 8);
-  this->Of(EmulatedCudaTable()).swiglu(out.data(), gate_up.data(), 1, 8);
-  this->Of(EmulatedCudaTable()).swiglu_backward(dgate_up.data(), dy.data(), gate_up.data(), 1, 8);
+  this->Of(EmulatedCudaTable()).gated_activation(out.data(), gate_up.data(), Activation::kSiLU, 1, 8);
+  this->Of(EmulatedCudaTable())
+      .gated_activation_backward(dgate_up.data(), dy.data(), gate_up.data(), Activation::kSiLU, 1, 8);
   for (size_t i = 0; i < 8; ++i) {
     EXPECT_NEAR(AsFloat(out[i]), extremes[i] > 0 ? AsFloat(gate_up[i]) : 0, 1e-6);
     EXPECT_NEAR(AsFloat(dgate_up[i]), extremes[i] > 0 ? 1 : (extremes[i] < 0 ? 0 : 0.5), 1e-6);

@@ -75,9 +75,10 @@ TEST_P(KernelsTest, SwiGluAndItsGradientOverTheInput) {
   auto gate_up = Random(kRows * 2 * kCols, 1, 3);
   const auto dy = Random(kRows * kCols, 2);
   std::vector<float> out(kRows * kCols);
-  k().f32.swiglu(out.data(), gate_up.data(), kRows, kCols);
+  k().f32.gated_activation(out.data(), gate_up.data(), Activation::kSiLU, kRows, kCols);
   const auto input = gate_up;
-  k().f32.swiglu_backward(gate_up.data(), dy.data(), gate_up.data(), kRows, kCols);
+  k().f32.gated_activation_backward(gate_up.data(), dy.data(), gate_up.data(), Activation::kSiLU, kRows,
+                                    kCols);
   for (int64_t i = 0; i < kRows; ++i) {
     for (int64_t j = 0; j < kCols; ++j) {
       const double g = input[i * 2 * kCols + j], u = input[i * 2 * kCols + kCols + j], d = dy[i * kCols + j];
@@ -101,7 +102,8 @@ TEST_P(KernelsTest, RopeTurnsPairsAndBack) {
       sin.push_back(static_cast<float>(std::sin(0.3 * p * (j + 1))));
     }
   }
-  k().f32.rope(x.data(), positions.data(), cos.data(), sin.data(), 1, n, heads, d, stride);
+  k().f32.rope(x.data(), positions.data(), cos.data(), sin.data(), 1, RopePairs::kHalves, n, heads, d,
+               /*rotated=*/d, stride);
   for (int64_t i = 0; i < n; ++i) {
     for (int64_t h = 0; h < heads; ++h) {
       for (int64_t j = 0; j < d / 2; ++j) {
@@ -113,7 +115,8 @@ TEST_P(KernelsTest, RopeTurnsPairsAndBack) {
     }
     for (int64_t j = heads * d; j < stride; ++j) EXPECT_EQ(x[i * stride + j], before[i * stride + j]);
   }
-  k().f32.rope(x.data(), positions.data(), cos.data(), sin.data(), -1, n, heads, d, stride);
+  k().f32.rope(x.data(), positions.data(), cos.data(), sin.data(), -1, RopePairs::kHalves, n, heads, d,
+               /*rotated=*/d, stride);
   for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(x[i], before[i], 1e-5);
 }
 
@@ -132,7 +135,8 @@ TEST_P(KernelsTest, HeadsAreJoinedAndTurnedBack) {
     expected.insert(expected.end(), &dk[i * kv_heads * d], &dk[i * kv_heads * d] + kv_heads * d);
     expected.insert(expected.end(), &dv[i * kv_heads * d], &dv[i * kv_heads * d] + kv_heads * d);
   }
-  k().f32.rope(expected.data(), at.data(), cos.data(), sin.data(), -1, n, heads + kv_heads, d, row);
+  k().f32.rope(expected.data(), at.data(), cos.data(), sin.data(), -1, RopePairs::kHalves, n,
+               heads + kv_heads, d, /*rotated=*/d, row);
   EXPECT_EQ(joined, expected);
 }
 

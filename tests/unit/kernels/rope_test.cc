@@ -1,4 +1,4 @@
-// Compares partial_rope with its definition in double, and with rope.
+// Compares rope with its definition in double.
 
 #include <gtest/gtest.h>
 
@@ -45,8 +45,8 @@ TEST_P(RopeTest, PairsOfTheFirstElementsTurnAndTheRestStays) {
         SCOPED_TRACE(::testing::Message() << n << " rows, " << heads << " heads of " << d << ", " << rotated
                                           << " of which turn, pairs " << static_cast<int>(pairs));
         Elements x = before;
-        table.k().partial_rope(x.data(), angles.positions.data(), angles.cos.data(), angles.sin.data(),
-                               static_cast<float>(sign), pairs, n, heads, d, rotated, stride);
+        table.k().rope(x.data(), angles.positions.data(), angles.cos.data(), angles.sin.data(),
+                       static_cast<float>(sign), pairs, n, heads, d, rotated, stride);
         for (int64_t row = 0; row < n; ++row) {
           for (int64_t column = 0; column < stride; ++column) {
             const int64_t at = row * stride + column, i = column % d;
@@ -69,20 +69,6 @@ TEST_P(RopeTest, PairsOfTheFirstElementsTurnAndTheRestStays) {
   }
 }
 
-TEST_P(RopeTest, AllHalvesAreRope) {
-  const TypedTable& table = GetParam();
-  for (const RopeShape& shape : kShapes) {
-    if (shape.rotated != shape.d) continue;
-    const Angles angles(shape);
-    Elements x(table.dtype, Normals(shape.n * shape.stride, 1)), turned = x;
-    table.k().partial_rope(x.data(), angles.positions.data(), angles.cos.data(), angles.sin.data(), -1,
-                           RopePairs::kHalves, shape.n, shape.heads, shape.d, shape.rotated, shape.stride);
-    table.k().rope(turned.data(), angles.positions.data(), angles.cos.data(), angles.sin.data(), -1, shape.n,
-                   shape.heads, shape.d, shape.stride);
-    EXPECT_EQ(x, turned);
-  }
-}
-
 // The backward pass rotates back, because the transpose of a rotation is its inverse.
 TEST_P(RopeTest, TheOtherSignTurnsBack) {
   const TypedTable& table = GetParam();
@@ -92,8 +78,8 @@ TEST_P(RopeTest, TheOtherSignTurnsBack) {
       const Elements before(table.dtype, Normals(shape.n * shape.stride, 1));
       Elements x = before;
       for (const float sign : {1.0f, -1.0f}) {
-        table.k().partial_rope(x.data(), angles.positions.data(), angles.cos.data(), angles.sin.data(), sign,
-                               pairs, shape.n, shape.heads, shape.d, shape.rotated, shape.stride);
+        table.k().rope(x.data(), angles.positions.data(), angles.cos.data(), angles.sin.data(), sign, pairs,
+                       shape.n, shape.heads, shape.d, shape.rotated, shape.stride);
       }
       for (int64_t i = 0; i < shape.n * shape.stride; ++i) {
         // cos and sin are floats even for fp64 elements. bf16 elements are rounded between the two rotations,

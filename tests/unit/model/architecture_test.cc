@@ -298,11 +298,15 @@ TEST(Architecture, WhatTheFamilyDoesNotHaveIsNotTrained) {
     EXPECT_THAT(WhyNotTrainable(spec), testing::ElementsAre(HasSubstr("of the family llama do not have")));
   }
   Architecture spec = Tiny();
-  spec.rope.share = 0.5;
-  EXPECT_THAT(std::string(CheckTrainable(spec).message()), HasSubstr("model.rope_share = 0.5"));
-  spec.family = "stablelm";
   spec.hidden = 32;
   SetEach(spec, &Attention::head_dim, 8);
+  spec.rope.share = 0.5;
+  for (const char* family : {"llama", "qwen3"}) {  // their config.json cannot say it
+    spec.family = family;
+    ApplyFamily(*FindFamily(family), spec);
+    EXPECT_THAT(std::string(CheckTrainable(spec).message()), HasSubstr("model.rope_share = 0.5 must be 1"));
+  }
+  spec.family = "stablelm";
   ApplyFamily(*FindFamily("stablelm"), spec);
   EXPECT_TRUE(CheckTrainable(spec).ok()) << CheckTrainable(spec);
   SetEach(spec, &Mlp::bias, true);

@@ -104,6 +104,7 @@ TEST(HuggingFaceConfig, AMistralHasAWindowUnlessItIsNull) {
   EXPECT_EQ(window(R"("head_dim": 16)"), 4096);
   EXPECT_EQ(window(R"("sliding_window": null)"), 0);
   EXPECT_EQ(window(R"("sliding_window": 128)"), 128);
+  EXPECT_EQ(window(R"("sliding_window": 128, "layer_types": ["full_attention", "full_attention"])"), 128);
 }
 
 // Another activation is another model, whichever of its names the file uses.

@@ -1,6 +1,5 @@
-// The gradient of a vector that all rows share, such as the weight of a norm. On the CPU, each chunk of rows
-// has its own sum (SegmentRun::ForChunks), and the sums are added in the order of the chunks. Not
-// thread-safe, except ForChunk.
+// Gradients of norms: of the vectors that all rows share, and of the input. Not thread-safe, except
+// VectorGradient::ForChunk.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +9,8 @@
 
 namespace trainctl::nn {
 
+// The gradient of a vector that all rows share, such as the weight of a norm. On the CPU, each chunk of rows
+// has its own sum (SegmentRun::ForChunks), and the sums are added in the order of the chunks.
 class VectorGradient {
  public:
   // `parameter` is a position in Graph::Block::parameters, and has `numel` elements. Clears the gradient if
