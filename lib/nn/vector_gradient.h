@@ -1,5 +1,5 @@
-// The gradient of a vector that all rows share, such as the weight of a norm. On the CPU, each chunk of rows
-// has its own sum (SegmentRun::ForChunks), and the sums are added in the order of the chunks. Not
+// Computes the gradient of a vector that all rows share, such as the weight of a norm. On the CPU, each chunk
+// of rows has its own sum (SegmentRun::ForChunks), and the sums are added in the order of the chunks. Not
 // thread-safe, except ForChunk.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace trainctl::nn {
 class VectorGradient {
  public:
   // `parameter` is a position in Graph::Block::parameters, and has `numel` elements. Clears the gradient if
-  // it does not accumulate. The run must outlive this object.
+  // the parameter does not accumulate. The run must outlive this object.
   VectorGradient(const SegmentRun& run, int parameter, int64_t numel)
       : run_(run), numel_(numel), gradient_(run.Bound(parameter).gradient) {
     const int64_t bytes = numel * run.accumulator_bytes();
@@ -37,12 +37,12 @@ class VectorGradient {
   const SegmentRun& run_;
   const int64_t numel_;
   void* const gradient_;
-  std::vector<char> sums_;  // by chunk; empty on a device, which adds to the gradient itself
+  std::vector<char> sums_;  // by chunk; empty on a device, which adds directly to the gradient
 };
 
 // Returns the tensor for the gradient of a norm's input, and whether the norm adds to it. If no other
 // operator has contributed, it is the storage of the output's gradient, or new storage if anything else
-// refers to that.
+// refers to the output's gradient.
 struct NormInputGradient {
   at::Tensor& dx;
   bool add;
