@@ -22,12 +22,12 @@ namespace {
 struct Wait {
   absl::Duration time;
   const char* what;
-  const char* field;  // that sets it, or from which it follows
+  const char* field;  // field that sets the time, or from which it is derived
 };
 
 constexpr char kDetect[] = "launch.detect_timeout";
 
-// For example "10 s", "1.5 s" or "10 min".
+// Formats a time, for example as "10 s", "1.5 s" or "10 min".
 std::string WaitText(absl::Duration time) {
   const int64_t ms = absl::ToInt64Milliseconds(time);
   if (ms < 1000) return absl::StrCat(ms, " ms");
@@ -36,7 +36,7 @@ std::string WaitText(absl::Duration time) {
   return absl::StrCat(static_cast<double>(ms) / 1000, " s");
 }
 
-// Of every launch.
+// Returns the waits of every launch.
 std::vector<Wait> WaitsForWorkers(const recipe::LaunchConfig& launch) {
   const auto timeouts = rendezvous::Timeouts::FromDetect(launch.detect_timeout);
   const absl::Duration relay = launch.backend == "local" ? absl::ZeroDuration() : timeouts.RelayOfAgents();
@@ -55,7 +55,7 @@ std::vector<Wait> WaitsForWorkers(const recipe::LaunchConfig& launch) {
   };
 }
 
-// Of a launch on several.
+// Returns the additional waits of a launch on several machines.
 std::vector<Wait> WaitsForMachines(const recipe::LaunchConfig& launch) {
   const auto timeouts = rendezvous::Timeouts::FromDetect(launch.detect_timeout);
   const bool has_pods = launch.backend == "kubernetes";

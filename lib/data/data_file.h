@@ -18,7 +18,7 @@ namespace trainctl::data {
 // folder, a pipe, or a device, because opening one could block. Returns EnvironmentError if permission is
 // denied. Thread-safe.
 absl::StatusOr<int64_t> CheckDataFile(const std::string& path);
-// The same for a file that a command line names. Returns UsageError instead of BadDataError.
+// Like CheckDataFile, for a file named on the command line. Returns UsageError instead of BadDataError.
 absl::StatusOr<int64_t> CheckInputFile(const std::string& path);
 
 // Returns the first 64 bytes of the file, or the whole file if it is shorter. Returns the errors of

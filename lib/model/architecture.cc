@@ -300,8 +300,8 @@ std::vector<std::string> WhyNotTrainable(const Architecture& spec) {
 
 namespace {
 
-// Biases that a config.json of Llama or Qwen 2 can express: Llama has one switch for all four projections of
-// attention, and Qwen 2 has biases on queries, keys and values alone.
+// Returns UsageError if config.json of Llama or Qwen 2 cannot express the biases. Llama has one switch for
+// all four projections of attention, and Qwen 2 has biases only on queries, keys and values.
 absl::Status CheckBiasesOfLlama(const Architecture& spec) {
   const Attention& attention = AttentionOf(spec);
   if (attention.out_bias && !attention.qkv_bias) {

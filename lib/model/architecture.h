@@ -82,7 +82,7 @@ struct Attention {
 struct Mlp {
   int64_t ffn = 0;    // inner width, in elements
   bool gated = true;  // true: gate, up and down (SwiGLU, arXiv 2002.05202); false: up and down
-  kernels::Activation activation = kernels::Activation::kSiLU;  // of the gate, or of up without a gate
+  kernels::Activation activation = kernels::Activation::kSiLU;  // applied to the gate, or to up if not gated
   bool bias = false;                                            // whether all of its projections have a bias
   bool clamped = false;  // whether gate and up are clamped before the activation (gpt-oss, arXiv 2508.10925)
   bool operator==(const Mlp&) const = default;
@@ -196,7 +196,7 @@ void SetExperts(Architecture& spec, const std::optional<Experts>& experts, int64
 
 // Returns the sliding window of the layers that have one, in tokens, or 0 if no layer has one.
 int64_t WindowOf(const Architecture& spec);
-// Returns the longest sequence, in tokens, for which the trainer computes what the model defines. This is
+// Returns the longest sequence, in tokens, for which the trainer computes the model as defined. This is
 // `max_position` or, if it is shorter, the sliding window, because the trainer computes full attention.
 int64_t LongestContext(const Architecture& spec);
 // Returns the fraction of layers that have a window. The model must have at least one layer.

@@ -1,4 +1,4 @@
-// The graph of a Llama-like model: which operators a block consists of, and their sizes.
+// Builds the graph of a Llama-like model: the operators of each block and their sizes.
 
 #include <algorithm>
 #include <cmath>
@@ -49,7 +49,7 @@ class BlockBuilder {
     segment_.outputs = {spec_.scales_embedding ? AddEmbeddingScale(hidden) : hidden};
   }
 
-  // `number`: of a layer of that kind.
+  // `number` is the index of a layer of this kind.
   void BuildLayer(int64_t number) {
     const std::string prefix = absl::StrCat(names_.layers, number, ".");
     const int input = AddInput();
@@ -66,11 +66,12 @@ class BlockBuilder {
   }
 
   void BuildHead() {
-    forms_again_ = false;  // nothing of it waits
+    forms_again_ = false;  // the head keeps nothing for a later backward
     const int normed = EnterProducts(AddNorm(AddInput(), names_.final_norm, "head_input"));
     const std::string matrix = spec_.tie_embeddings ? names_.embedding : names_.head;
     const TensorShare tokens = Share(matrix);
-    // The first rank has most rows of the matrix, and all ranks have as many of logits.
+    // The first rank has the most rows of the matrix. Every rank computes the same number of
+    // rows of logits at a time.
     const int64_t most =
         ShareOf(inventory_[static_cast<size_t>(Find(matrix + ".weight"))], 0, segment_.tensor.ranks).count;
     const LinearCrossEntropyAttributes attributes{
@@ -96,7 +97,7 @@ class BlockBuilder {
     return -1;
   }
 
-  // The position of a parameter among those of the block.
+  // Returns the position of a parameter among those of the block. Adds it if it is not yet there.
   int Read(const std::string& name) {
     const int parameter = Find(name);
     const auto known = std::find(parameters_.begin(), parameters_.end(), parameter);
@@ -105,12 +106,13 @@ class BlockBuilder {
     return static_cast<int>(parameters_.size()) - 1;
   }
 
-  // Of what is dealt out of a matrix: this rank's indices.
+  // Returns this rank's share of a matrix.
   TensorShare Share(const std::string& matrix) const {
     const Parameter& parameter = inventory_[static_cast<size_t>(Find(matrix + ".weight"))];
     return ShareOf(parameter, segment_.tensor.index, segment_.tensor.ranks);
   }
-  // Of matrices that lie side by side: as many on every rank, or one would not end where the next begins.
+  // Returns the size of this rank's share of a matrix that may be adjacent to others. Shares must be equal on
+  // all ranks, because otherwise a matrix would not end where the next one begins.
   int64_t EvenShare(const std::string& matrix) const {
     const Parameter& parameter = inventory_[static_cast<size_t>(Find(matrix + ".weight"))];
     const auto [begin, count, copies] = Share(matrix);
@@ -125,7 +127,7 @@ class BlockBuilder {
     return segment_.inputs.back();
   }
 
-  // Returns its first output; -1 for a loss, which has none.
+  // Returns the operator's first output, or -1 for a loss, which has none.
   int Add(Operator op, const std::string& name) {
     op.kind = static_cast<OpKind>(op.attributes.index());
     EntryOf(op.kind).complete(segment_, op, name);
@@ -146,7 +148,7 @@ class BlockBuilder {
     return Add(std::move(op), name);
   }
 
-  // transformers rounds the factor to the type of the weights, too.
+  // Rounds the factor to the type of the weights, as transformers does.
   int AddEmbeddingScale(int input) {
     const auto root = static_cast<float>(std::sqrt(static_cast<double>(spec_.hidden)));
     const double factor = segment_.dtype == DType::kBF16 ? RoundToBf16(root) : root;
@@ -179,7 +181,8 @@ class BlockBuilder {
                 .formed_again = forms_again_ && enters},
                name);
   }
-  // What the ranks' products are of, and what they add up to.
+  // Return the input of the ranks' products, and the sum of the products. Add an exchange if there are
+  // several ranks.
   int EnterProducts(int input) {
     if (segment_.tensor.ranks == 1) return input;
     return segment_.tensor.cuts_sequence ? AddExchange(input, TensorExchange::kGatherRows, "_gathered")
@@ -205,7 +208,7 @@ class BlockBuilder {
                name + "_biased");
   }
 
-  // One product by the matrices `prefix` + each of `names`, which lie side by side.
+  // Adds one product with the matrices `prefix` + each of `names`, which are adjacent.
   int AddLinear(int input, const std::string& prefix, const std::vector<std::string>& names, bool bias,
                 int64_t in, int64_t out, const std::string& name) {
     Operator op{.attributes = LinearAttributes{.in = in, .out = out}, .inputs = {input}};
@@ -216,7 +219,8 @@ class BlockBuilder {
     return Add(std::move(op), name);
   }
 
-  // Projections, rotary positions and attention, up to the output projection.
+  // Adds the projections of queries, keys and values, their norms, RoPE and attention, but not the output
+  // projection.
   int AddAttention(int input, const std::string& prefix) {
     const int64_t heads = EvenShare(prefix + names_.query) / attention_.head_dim;
     const int64_t kv_heads = EvenShare(prefix + names_.key) / attention_.head_dim;
@@ -269,7 +273,7 @@ class BlockBuilder {
   std::vector<int> parameters_;
 };
 
-// The first index in the inventory of each block's parameters. They are in the order of the blocks.
+// Returns the inventory index of each block's first parameter. The inventory is in the order of the blocks.
 std::vector<int> FirstParameters(const Architecture& spec, const std::vector<Parameter>& inventory) {
   std::vector<int> first(static_cast<size_t>(NumBlocks(spec)), -1);
   for (size_t i = inventory.size(); i-- > 0;)
@@ -299,7 +303,7 @@ std::shared_ptr<const Graph> BuildGraph(const Architecture& spec, const std::vec
                                         const SegmentOptions& options) {
   auto graph = std::make_shared<Graph>();
   graph->angles = {AnglesOf(spec)};
-  // Equal tables are one kind, in whatever layer.
+  // Equal segments are one kind, in whichever layers they occur.
   const auto add = [&](BlockBuilder builder) {
     Graph::Block& block = graph->blocks.emplace_back();
     block.parameters = builder.TakeParameters();
@@ -311,7 +315,7 @@ std::shared_ptr<const Graph> BuildGraph(const Architecture& spec, const std::vec
   BlockBuilder embedding(spec, spec.kinds[0], inventory, options);
   embedding.BuildEmbedding();
   add(std::move(embedding));
-  // In layers of one kind the order of the parameters is the same.
+  // Layers of one kind have their parameters in the same order.
   const std::vector<int> first = FirstParameters(spec, inventory);
   std::vector<int> first_block(spec.kinds.size(), -1);
   for (int block = 1; block < HeadBlock(spec); ++block) {

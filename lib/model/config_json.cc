@@ -377,7 +377,7 @@ void ReadRope(Reader& reader, const Family& family, Architecture& spec) {
   }
 }
 
-// What no size depends on. An absent field has its default in transformers.
+// Reads the fields that determine no size. An absent field has its default from transformers.
 void ReadMathematics(Reader& reader, const Family& family, Architecture& spec) {
   spec.max_position =
       reader.Position({"max_position_embeddings", "n_positions", "max_seq_len"}, family.max_position);
@@ -400,7 +400,8 @@ void RefuseOtherActivations(Reader& reader, const Family& family) {
                 absl::StrCat("\"", names[0], "\" (nothing else is implemented)"));
 }
 
-// Fields with a single value for which the trainer computes what the family's class in transformers computes.
+// Refuses values of fields for which the trainer's computation would differ from that of the family's class
+// in transformers.
 void RefuseOtherMathematics(Reader& reader, const Family& family) {
   const std::string head = family.class_name;
   const std::string base = absl::StrReplaceAll(head, {{"ForCausalLM", "Model"}});  // saved without its head

@@ -1,5 +1,5 @@
-// The families of models: what each has beyond the sizes in its config.json, and the names of its parameters.
-// A family is one row of the table in families.cc. Pure data; thread-safe.
+// Model families: the features of each that the sizes in config.json do not determine, and the names of its
+// parameters. A family is one row of the table in families.cc. Pure data; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,25 @@
 
 namespace trainctl::model {
 
-enum class Mixture : uint8_t { kNone, kRouted, kLatent };  // kLatent: DeepSeek's attention and experts
+enum class Mixture : uint8_t { kNone, kRouted, kLatent };  // kLatent is DeepSeek's attention and experts
 
 // The projections that have biases.
 enum class Bias : uint8_t {
   kNone,
-  kQkv,              // queries, keys and values (a mixture's qkv_bias may say otherwise)
-  kAll,              // all, unless attention_bias (or OPT's enable_bias) says otherwise
-  kByFile,           // attention_bias and mlp_bias say it
-  kAttentionByFile,  // attention_bias says it for all projections of attention; the MLP has none
-  kUseBias           // use_bias, bias or no_bias says it for all; see Family::bias_default
+  kQkv,              // queries, keys and values, unless a mixture's qkv_bias is false
+  kAll,              // all, unless attention_bias (or OPT's enable_bias) is false
+  kByFile,           // those that attention_bias and mlp_bias turn on
+  kAttentionByFile,  // all projections of attention if attention_bias is true; none of the MLP
+  kUseBias           // all or none, by use_bias, bias or no_bias (see Family::bias_default)
 };
 
-// The layers that attend within a sliding window, as in transformers' modeling_<family>.py.
+// The layers that use a sliding window, as in transformers' modeling_<family>.py.
 enum class Windows : uint8_t {
   kNone,
   kAll,
-  kPattern,      // all but every n-th (sliding_window_pattern)
-  kEverySecond,  // the first, the third and so on
-  kUpper         // those from max_window_layers on, if use_sliding_window is true
+  kPattern,      // all except every n-th (sliding_window_pattern)
+  kEverySecond,  // the first, the third, and so on
+  kUpper         // from the layer max_window_layers on, if use_sliding_window is true
 };
 
 // The values come from modeling_*.py and configuration_*.py in huggingface/transformers.
@@ -42,58 +42,57 @@ struct Family {
   NormKind norm = NormKind::kRms;
   kernels::Gain gain = kernels::Gain::kWeight;
   Bias bias = Bias::kNone;
-  bool bias_default = false;  // if the file does not say
-  bool tied_default = false;  // if the file does not say
+  bool bias_default = false;  // used if config.json does not state it
+  bool tied_default = false;  // used if config.json does not state it
   bool learned_positions = false;
   QkNorm qk_norm = QkNorm::kNone;
   NormPlaces norms = NormPlaces::kBefore;
   bool embedding_norm = false;
-  bool scales_embedding = false;  // by the square root of the hidden size
+  bool scales_embedding = false;  // whether to multiply by the square root of the hidden size
   bool head_bias = false;
   bool expert_bias = false;
   bool gated_shared_experts = false;
   bool attention_sinks = false;
   Windows windows = Windows::kNone;
-  int64_t window = 0;  // in tokens, if the file has no sliding_window (null means that there is none)
+  int64_t window = 0;  // default in tokens; a null sliding_window in config.json means no window
   Mixture mixture = Mixture::kNone;
   bool clamped_gate = false;
   kernels::RopePairs rope_pairs = kernels::RopePairs::kHalves;
 
-  // The rest is for families that can be trained, and matters to them alone. Defaults of fields that are not
-  // in the file:
+  // The fields below matter only for families that can be trained. First, defaults for fields that
+  // config.json does not have:
   int64_t max_position = 2048;
   double norm_eps = 1e-6;
   double rope_theta = 10000;
   double rope_share = 1;
-  int64_t head_dim = 0;      // 0: hidden size / heads
-  bool has_head_dim = true;  // whether config.json can state another head_dim than hidden size / heads
+  int64_t head_dim = 0;      // 0 for hidden size / heads
+  bool has_head_dim = true;  // whether config.json can state a head_dim other than hidden size / heads
   // Keys of config.json.
   const char* norm_eps_key = "rms_norm_eps";
-  const char* activation_key = "hidden_act";  // counts before hidden_act
-  const char* qkv_bias_key =
-      nullptr;  // with Bias::kQkv: says whether there are biases, which is false if absent
-  // The class of transformers that the trainer reproduces; null if the family can only be planned.
+  const char* activation_key = "hidden_act";  // takes precedence over hidden_act
+  const char* qkv_bias_key = nullptr;  // with Bias::kQkv: whether there are biases; none if the key is absent
+  // The transformers class that the trainer reproduces. Null if the family can only be planned.
   const char* class_name = nullptr;
-  // Null for a family that is trained as "llama": its recipes and checkpoints say so.
+  // Null if the family cannot be trained, or if its recipes and checkpoints have the family "llama" (Qwen 2).
   const ParameterNames* names = nullptr;
 };
 
 absl::Span<const Family> Families();
-// Returns null if there is no such family.
+// Returns null if the family is not known.
 const Family* FindFamily(absl::string_view model_type);
 
-// Sets the fields that the family determines, in all layers. Leaves those that config.json or a recipe
-// states.
+// Sets the fields that the family determines, in all layers. Does not change fields that config.json or a
+// recipe states.
 void ApplyFamily(const Family& family, Architecture& spec);
 
-// Returns a model without sizes, with the family's fields and, where they matter to training, its defaults.
+// Returns a model without sizes that has the family's fields and its defaults that matter for training.
 // `name` is one of NamedFamilies.
 Architecture BaseOfFamily(absl::string_view name);
 
-// Returns the families that can be trained by their name (`model.family`).
+// Returns the families that a recipe can name in `model.family`.
 std::vector<std::string> NamedFamilies();
 
-// Returns the names of an activation in config.json; the first is the one to write.
+// Returns the names of an activation in config.json; the first is the name to write.
 absl::Span<const char* const> NamesOf(kernels::Activation activation);
 
 }  // namespace trainctl::model

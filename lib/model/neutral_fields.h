@@ -7,7 +7,7 @@
 
 namespace trainctl::model {
 
-// Returns whether a field with this value has no effect. A null value never has one, because it means the
+// Returns whether a field with this value has no effect. Returns true for null, because null means the
 // default, as in transformers.
 bool IsNeutral(const std::string& name, const nlohmann::ordered_json& value);
 

@@ -1,4 +1,4 @@
-// An activation function of each element (an MLP without a gate). Its gradient is written over the saved
+// Applies an activation function to each element, in an MLP without a gate. The gradient overwrites the saved
 // input.
 
 #include "model/operator_common.h"

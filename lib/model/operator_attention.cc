@@ -1,7 +1,7 @@
-// Causal attention inside documents, grouped-query heads included (Ainslie et al. 2023, arXiv 2305.13245),
-// over a fused qkv activation. Saves qkv, the output and the log of each row's sum of exponentials; the
-// backward computes the scores again. A device's kernels return the gradients of queries, keys and values
-// apart, so a further pass joins them; if RoPE comes before, that pass also rotates them back.
+// Causal attention within documents, including grouped-query heads (Ainslie et al. 2023, arXiv 2305.13245),
+// on a fused qkv activation. Saves qkv, the output and the log of each row's sum of exponentials. The
+// backward recomputes the scores. Device kernels return separate gradients of queries, keys and values, so
+// another pass joins them. If RoPE precedes attention, that pass also rotates them back.
 
 #include <algorithm>
 
@@ -11,17 +11,18 @@
 namespace trainctl::model {
 namespace {
 
-// Each thread's workspace.
+// Returns the bytes of all threads' workspaces.
 int64_t CpuTemp(const Segment& segment, const AttentionAttributes& a, bool backward) {
   return segment.threads * kernels::AttentionWorkspace(segment.shape.seq_len, a.head_dim, backward) *
          kFp32Bytes;
 }
 
-// What LibTorch's kernel returns before it is put in place, and what it takes for itself in the backward:
-// gradients of keys and values for every query head where heads share them, and those of queries once more
-// in fp32 with the sums of each row, both with room for a tile more of each sequence
-// (Dao-AILab/flash-attention csrc/flash_attn/flash_api.cpp, mha_varlen_bwd: dq_accum, softmax_d,
-// dk_expanded, dv_expanded). A sequence is taken for one document; each one more adds a tile.
+// Returns the bytes of the results of LibTorch's kernel before they are copied into place, and of the
+// kernel's own buffers in the backward. If query heads share keys and values, the kernel allocates gradients
+// of keys and values for every query head. It also allocates the gradients of queries in fp32 and one sum per
+// row, both with room for one more tile per sequence (Dao-AILab/flash-attention
+// csrc/flash_attn/flash_api.cpp, mha_varlen_bwd: dq_accum, softmax_d, dk_expanded, dv_expanded). Assumes that
+// each sequence is one document; each additional document adds a tile.
 int64_t FlashTemp(const Segment& segment, const AttentionAttributes& a, bool backward) {
   constexpr int64_t kTileRows = 128;
   const int64_t n = segment.shape.tokens();
@@ -35,8 +36,8 @@ int64_t FlashTemp(const Segment& segment, const AttentionAttributes& a, bool bac
   return query_bytes + 2 * key_bytes + expanded + rows * a.heads * (head_dim + 1) * kFp32Bytes;
 }
 
-// lib/nn/attention_reference.cc, one kv head at a time: keys and values as accumulators (in the backward
-// their gradients too), and three tiles of scores.
+// Returns the temporary bytes of lib/nn/attention_reference.cc, which processes one kv head at a time: keys
+// and values (and, in the backward, their gradients) in the accumulator type, and three tiles of scores.
 int64_t ScoreTilesTemp(const Segment& segment, const AttentionAttributes& a, bool backward) {
   const int64_t n = segment.shape.tokens();
   const int64_t group = a.heads / a.kv_heads;
@@ -63,9 +64,10 @@ void Complete(Segment& segment, Operator& op, const std::string& name) {
   op.backward_temp_bytes = TempBytes(segment, attributes, /*backward=*/true);
 }
 
-// lib/nn/attention_reference.cc: products over scores in fp32, and passes over these between them.
+// Adds the work of lib/nn/attention_reference.cc: fp32 products that form or use scores, and the passes over
+// the scores between these products.
 void AddScoreProducts(const Segment& segment, const AttentionAttributes& a, bool backward, Work& work) {
-  const double keys = (static_cast<double>(segment.shape.seq_len) + 1) / 2;  // that a query sees on average
+  const double keys = (static_cast<double>(segment.shape.seq_len) + 1) / 2;  // mean number of visible keys
   const int64_t group = a.heads / a.kv_heads;
   const double rows = static_cast<double>(segment.shape.seq_len * group);
   const double head_dim = static_cast<double>(a.head_dim);
@@ -74,8 +76,9 @@ void AddScoreProducts(const Segment& segment, const AttentionAttributes& a, bool
   const double from_scores = backward ? 3 : 1;
   work.products = {{{DType::kF32, rows, head_dim, keys, kFp32Bytes}, to_scores * calls},
                    {{DType::kF32, rows, keys, head_dim, kFp32Bytes}, from_scores * calls}};
-  // Scaled, masked, less their sum, exponentiated, each read and written, and summed; the backward takes its
-  // row's product away, multiplies by the weights and scales instead of summing.
+  // The forward reads and writes the scores four times (scale, mask, subtract the log-sum, exponentiate) and
+  // reads them once for the sum. Instead of the sum, the backward subtracts the row's product, multiplies by
+  // the weights and scales.
   const double passes = backward ? 14 : 9;
   work[Resource::kMovedBytes] += calls * rows * keys * passes * kFp32Bytes;
 }
@@ -89,8 +92,9 @@ void AddDeviceKernels(const Segment& segment, const AttentionAttributes& a, bool
                       .backward = backward}}};
 }
 
-// What the CPU's kernel does: `products` over all scores that it computes. Heads and, forward, parts of their
-// queries are dealt to the threads whole: all wait for the one that has most.
+// Returns the work of the kernel. On the CPU, that is `products` over all scores that it computes. Each
+// thread gets whole heads or, in the forward, whole parts of a head's queries. All threads wait for the one
+// with the most work.
 Work KernelWork(const Segment& segment, const Operator& op, bool backward) {
   const auto& [num_heads, kv_heads, head_dim] = op.As<AttentionAttributes>();
   const MicroBatchShape& shape = segment.shape;
@@ -128,7 +132,7 @@ Work WorkOfPass(const Segment& segment, const Operator& op, Pass pass, bool accu
 int64_t ScoresComputed(int64_t seq_len) {
   constexpr int64_t kTile = kernels::kAttentionQueries;
   static_assert(kernels::WholeLanes(kTile) == kTile);
-  // Of one tile's first `rows` queries; `before` keys, a whole number of tiles, are seen by all of them.
+  // Scores of a tile's first `rows` queries. All of them see the `before` keys, a whole number of tiles.
   const auto of_tile = [](int64_t before, int64_t rows) {
     int64_t scores = 0;
     for (int64_t first = 0; first < rows; first += kernels::kAttentionStrip) {

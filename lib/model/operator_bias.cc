@@ -1,4 +1,5 @@
-// y += b, in place. What ranks have summed gets it once, so it is no part of the product before.
+// y += b, in place. Used after a sum over ranks, which must get the bias only once, so the product before the
+// sum cannot add it.
 
 #include "model/operator_common.h"
 

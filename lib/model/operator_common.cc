@@ -6,7 +6,7 @@
 namespace trainctl::model {
 namespace {
 
-// Whether products add to gradients of weights themselves; else what they make is rounded, then added.
+// Whether a product adds to a weight gradient directly. Otherwise, its result is rounded and then added.
 bool IsDirect(const Segment& segment) {
   return segment.dtype == AccumulatorOf(segment.dtype) || segment.on_device;
 }

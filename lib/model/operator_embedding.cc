@@ -1,4 +1,4 @@
-// Rows of a table, chosen by token ids. The gradient of a row is added where its token stands.
+// Looks up rows of a table by token id. The backward adds each gradient to its token's row.
 
 #include "model/operator_common.h"
 
@@ -9,8 +9,8 @@ void Complete(Segment& segment, Operator& op, const std::string& name) {
   op.outputs = {AppendValue(segment, name, NumRows(segment, op), op.As<EmbeddingAttributes>().hidden)};
   op.input_gradient = InputGradient::kNone;
   if (segment.tensor.ranks == 1) return;
-  // Ids in this rank's rows, which of them are elsewhere (with what this is found with), and of these the
-  // gradient cleared.
+  // Each token's row in this rank's part, and the mask of tokens that other ranks have (with its
+  // temporaries). The backward also needs a copy of the gradient in which these tokens are cleared.
   op.forward_temp_bytes = NumRows(segment, op) * kFp32Bytes * 2;
   op.backward_temp_bytes = op.forward_temp_bytes + segment.values.back().bytes();
 }

@@ -1,13 +1,13 @@
 // RMSNorm of each head of queries and keys (Henry et al. 2020, arXiv 2010.04245; Dehghani et al. 2023, arXiv
-// 2302.05442), in place over a fused qkv activation. The values stay as they are. The backward needs the
-// input, which cannot be computed from the output if a weight is zero, so queries and keys are copied first.
+// 2302.05442), in place on a fused qkv activation. Does not change the values. The backward needs the input,
+// which cannot be computed from the output if a weight is zero, so queries and keys are copied first.
 
 #include "model/operator_common.h"
 
 namespace trainctl::model {
 namespace {
 
-// Elements per row that are normalized.
+// Returns the number of normalized elements per row.
 int64_t Cols(const HeadNormAttributes& a) { return (a.heads + a.kv_heads) * a.head_dim; }
 
 void Complete(Segment& segment, Operator& op, const std::string& name) {

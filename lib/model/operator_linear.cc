@@ -1,5 +1,5 @@
-// y = x Wᵀ + b. Of three products of the same size, the gradient of W is the one that can wait: it reads the
-// saved input, which the input's gradient does not.
+// y = x Wᵀ + b. The forward, the input gradient and the weight gradient are products of the same size. The
+// weight gradient can be postponed. Only it reads the saved input.
 
 #include "model/operator_common.h"
 
@@ -22,7 +22,7 @@ Sizes SizesOf(const Segment& segment, const Operator& op) {
   return {static_cast<double>(NumRows(segment, op)), static_cast<double>(in), static_cast<double>(out)};
 }
 
-// One product, with `extra_bytes` to read and write beside its two activations.
+// Returns the work of one product that moves `extra_bytes` in addition to its two activations.
 Work ProductWork(const Segment& segment, const Operator& op, double extra_bytes, const Product& product) {
   const auto& [n, in, out] = SizesOf(segment, op);
   Work work;

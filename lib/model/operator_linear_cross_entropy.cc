@@ -1,6 +1,6 @@
-// The head: logits in pieces of rows, their loss, and both gradients while a piece is there. The backward is
-// not cut in two: the weight's gradient reads the gradient of all logits, [n, vocab], which the pieces exist
-// to avoid.
+// The head. Computes the logits in pieces of rows, and the loss and both gradients of each piece while it is
+// in memory. The backward is not split in two, because a separate weight gradient would read the gradient of
+// all logits, [n, vocab]. The pieces exist to avoid storing it.
 
 #include <algorithm>
 #include <cmath>
@@ -11,13 +11,13 @@
 namespace trainctl::model {
 namespace {
 
-// Bounds the memory of the logits; large enough that the products stay efficient. Each piece reads and writes
-// the fp32 gradient of the whole matrix: with 130 rows of a vocabulary of 128,256 a device would spend more
-// on that than on the products.
+// Limits of the memory for logits, large enough for efficient products. Each piece reads and writes the fp32
+// gradient of the whole matrix. With pieces of 130 rows and a vocabulary of 128,256, a device would spend
+// more time on that than on the products.
 constexpr int64_t kMaxLogitBytes = int64_t{32} << 20;
 constexpr int64_t kMaxLogitBytesOnDevice = int64_t{512} << 20;
-// The most rows of the tiles in which a device computes products. What exceeds whole tiles takes the time of
-// a further one.
+// Maximum number of rows in the tiles of a device's matrix products. Rows beyond whole tiles take the time of
+// one more tile.
 constexpr int64_t kRowsOfTile = 256;
 
 void Complete(Segment& segment, Operator& op, const std::string& name) {
@@ -28,7 +28,8 @@ void Complete(Segment& segment, Operator& op, const std::string& name) {
   op.backward_temp_bytes =
       op.forward_temp_bytes + WeightGradientTempBytes(segment, attributes.vocab * attributes.hidden);
   if (segment.tensor.ranks == 1) return;
-  // Statistics of each row, this rank's and all ranks', and the logits as accumulators if they are none.
+  // Statistics of each row from this rank and from all ranks, and a copy of the logits in the accumulator
+  // type if theirs is different.
   const int64_t bytes = AccumulatorBytes(segment);
   const int64_t parts = attributes.rows_at_once * kLossStatistics * (segment.tensor.ranks + 1) * bytes +
                         (segment.dtype == AccumulatorOf(segment.dtype) ? 0 : logits * bytes);
@@ -36,7 +37,7 @@ void Complete(Segment& segment, Operator& op, const std::string& name) {
   op.backward_temp_bytes = std::max(op.backward_temp_bytes, op.forward_temp_bytes);
 }
 
-// In which the logits are computed.
+// Returns the number of pieces in which the logits are computed.
 double NumPieces(const Segment& segment, const LinearCrossEntropyAttributes& attributes) {
   return std::ceil(Tokens(segment) / static_cast<double>(attributes.rows_at_once));
 }
@@ -67,7 +68,7 @@ Work WorkOfPass(const Segment& segment, const Operator& op, Pass pass, bool accu
   return work;
 }
 
-// Statistics of each row, from all ranks.
+// Adds the all-gathers of the rows' statistics.
 void Exchanges(const Segment& segment, const Operator& op, Pass pass, std::vector<OperatorExchange>& list) {
   const double pieces = NumPieces(segment, op.As<LinearCrossEntropyAttributes>());
   const double bytes = Tokens(segment) * static_cast<double>(kLossStatistics * segment.tensor.ranks *

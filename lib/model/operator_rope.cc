@@ -1,6 +1,6 @@
-// Rotary positions (Su et al. 2021, arXiv 2104.09864), in place over a fused qkv activation. The gradient is
-// rotated back by the same angles, in place as well, so nothing is saved. Next to attention, whose backward
-// writes that gradient, both are one pass (peepholes.h).
+// Rotary position embedding (Su et al. 2021, arXiv 2104.09864), in place on a fused qkv activation. The
+// backward rotates the gradient back by the same angles, also in place, so nothing is saved. If attention
+// follows, its backward writes that gradient, and both are fused into one pass (peepholes.h).
 
 #include "model/operator_common.h"
 
@@ -14,7 +14,7 @@ void Complete(Segment& segment, Operator& op, const std::string& name) {
 }
 
 Work WorkOfPass(const Segment& segment, const Operator& op, Pass pass, bool accumulate) {
-  if (op.with_next.Has(pass)) return {};  // attention counts it
+  if (op.with_next.Has(pass)) return {};  // included in the work of attention
   return PassOverRows(segment, op, 2.0 * static_cast<double>(op.As<RopeAttributes>().row));
 }
 

@@ -1,4 +1,5 @@
-// silu(gate) * up (Shazeer 2020, arXiv 2002.05202). Its gradient is written over the saved input.
+// activation(gate) * up, as in SwiGLU (Shazeer 2020, arXiv 2002.05202). The gradient overwrites the saved
+// input.
 
 #include "model/operator_common.h"
 

@@ -1,5 +1,5 @@
-// Where tensor parallelism enters and leaves its products: what each rank has is gathered, or summed, and the
-// gradient goes back the other way (arXiv 1909.08053, figure 3; 2205.05198, figure 5).
+// Collectives before and after the products of tensor parallelism. They gather or sum the ranks' rows, and
+// the backward does the reverse with the gradient (arXiv 1909.08053, figure 3; 2205.05198, figure 5).
 
 #include <optional>
 
@@ -11,7 +11,7 @@ namespace {
 
 TensorExchange WayOf(const Operator& op) { return op.As<TensorExchangeAttributes>().way; }
 
-// Elements of all rows.
+// Returns the number of elements in all rows.
 int64_t WholeNumel(const Segment& segment, const Operator& op) {
   return segment.shape.tokens() * op.As<TensorExchangeAttributes>().hidden;
 }
@@ -47,7 +47,7 @@ void Complete(Segment& segment, Operator& op, const std::string& name) {
 
 Work WorkOfPass(const Segment& segment, const Operator& op, Pass pass, bool accumulate) { return {}; }
 
-// What moves the rows of a pass; nullopt if every rank has them already.
+// Returns the collective that moves the rows of a pass, or nullopt if every rank already has them.
 std::optional<Collective> CollectiveOf(TensorExchange way, Pass pass) {
   const bool forward = pass == Pass::kForward;
   switch (way) {

@@ -33,7 +33,7 @@ enum class OpKind : uint8_t {
   kLinear,              // [n, in] -> [n, out]; adjacent weights are used as a single matrix
   kRope,                // [n, (heads + 2 kv_heads) head_dim]; rotates q and k in place
   kAttention,           // [n, (heads + 2 kv_heads) head_dim] -> [n, heads head_dim], lse [heads, n]
-  kSwiGlu,              // [n, 2 ffn] -> [n, ffn]; SwiGLU, or the same with another activation
+  kSwiGlu,              // [n, 2 ffn] -> [n, ffn]; SwiGLU, or its variant with another activation
   kAdd,                 // residual addition; overwrites its second input
   kLinearCrossEntropy,  // [n, hidden] -> loss; computes its gradient together with the loss
   kBias,                // adds a bias in place, after a sum over ranks that would otherwise add it repeatedly

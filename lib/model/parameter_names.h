@@ -8,7 +8,7 @@ namespace trainctl::model {
 
 // Names of a family's modules, without ".weight" and ".bias". A module of a layer has the prefix `layers`,
 // the layer's index (from 0) and a dot. For example, the query module of layer 3 is
-// "model.layers.3.self_attn.q_proj". The name of a module that no model of the family has may be any.
+// "model.layers.3.self_attn.q_proj". If no model of the family has a module, its name is not used.
 struct ParameterNames {
   const char* embedding;
   const char* layers;  // "model.layers."
@@ -16,7 +16,7 @@ struct ParameterNames {
   const char* query;
   const char* key;
   const char* value;
-  const char* query_norm;  // of each head of queries
+  const char* query_norm;  // norm of each query head
   const char* key_norm;
   const char* attention_output;
   const char* mlp_norm;
@@ -27,7 +27,7 @@ struct ParameterNames {
   const char* head;  // not present in models with tied embeddings
 };
 
-// Returns null if there is no family (Architecture::family) of this name that can be trained.
+// Returns null if no trainable family (Architecture::family) has this name.
 const ParameterNames* FindParameterNames(absl::string_view family);
 
 }  // namespace trainctl::model

@@ -13,33 +13,33 @@ namespace {
 
 enum class Role : uint8_t {
   kMatrix,    // multiplies every token
-  kRouter,    // likewise, and is on every rank
-  kExpert,    // as many matrices as there are routed experts
+  kRouter,    // also multiplies every token; present on every rank
+  kExpert,    // one matrix per routed expert
   kNorm,      // a scale, and a shift if the norm has one
-  kHeadNorm,  // likewise, and each tensor-parallel rank reads it for its own heads
+  kHeadNorm,  // the same for heads; each tensor-parallel rank reads it for its own heads
   kVector
 };
 
 bool IsNorm(Role role) { return role == Role::kNorm || role == Role::kHeadNorm; }
 
-// Megatron's cuts (Shoeybi et al. 2019, arXiv 1909.08053): products that widen by rows, those that narrow by
-// columns, attention by whole heads, the vocabulary by tokens.
+// Megatron's cuts (Shoeybi et al. 2019, arXiv 1909.08053). They cut widening matrices by rows, narrowing
+// matrices by columns, attention by whole heads, and the vocabulary by tokens.
 enum class Cut : uint8_t { kNone, kRows, kColumns };
 
 // The size of a module in one model.
 struct Module {
-  int64_t out = 0;   // elements of a vector; 0 if the model has no such module
-  int64_t in = 0;    // of a matrix, which is [out, in]
+  int64_t out = 0;   // rows of a matrix or elements of a vector; 0 if the model has no such module
+  int64_t in = 0;    // columns of a matrix, which is [out, in]
   int64_t unit = 1;  // indices of the cut dimension that stay together
   bool bias = false;
 };
 
 struct Slot {
-  const char* ParameterNames::*name;  // null while no family that can be trained has it
+  const char* ParameterNames::*name;  // null if no family that can be trained has this module
   Role role;
   Cut cut;
   Module (*module)(const Architecture& spec, const Layer& layer);
-  bool is_fused_with_next = false;  // the weights lie side by side, and so do the biases behind them
+  bool is_fused_with_next = false;  // whether the weights are adjacent, followed by the biases
 };
 
 constexpr Slot kEmbeddingSlots[] = {
@@ -63,7 +63,7 @@ Module QueryModule(const Architecture& spec, const Layer& layer) {
   return {a.heads * head_dim, in, head_dim};
 }
 
-// The same of keys and of values; latent attention has other modules.
+// The module of keys or of values. Latent attention has other modules instead.
 Module KeyValueModule(const Architecture& spec, const Layer& layer) {
   const Attention& a = layer.attention;
   if (a.latent.has_value()) return {};
@@ -72,13 +72,13 @@ Module KeyValueModule(const Architecture& spec, const Layer& layer) {
 
 LatentAttention LatentOf(const Layer& layer) { return layer.attention.latent.value_or(LatentAttention{}); }
 
-// The elements that the norm of queries or of keys scales.
+// The norm of queries or of keys. `heads` is their number of heads.
 Module QkNormModule(const Attention& a, int64_t heads) {
   if (a.qk_norm == QkNorm::kNone) return {};
   return {a.qk_norm == QkNorm::kHead ? a.head_dim : heads * a.head_dim};
 }
 
-// Of an MLP of the inner width `ffn`, the products into it.
+// The modules of an MLP's products into and out of its inner width `ffn`.
 Module Widening(const Architecture& spec, int64_t ffn, bool bias) { return {ffn, spec.hidden, 1, bias}; }
 Module Narrowing(const Architecture& spec, int64_t ffn, bool bias) {
   return ffn > 0 ? Module{spec.hidden, ffn, 1, bias} : Module{};
@@ -87,7 +87,7 @@ int64_t MlpWidth(const Layer& layer) { return layer.experts.has_value() ? 0 : la
 int64_t GateWidth(const Layer& layer, int64_t ffn) { return layer.mlp.gated ? ffn : 0; }
 Experts ExpertsIn(const Layer& layer) { return layer.experts.value_or(Experts{}); }
 
-// In the order in which parameters lie in a block's flat buffer.
+// Slots in the order of the parameters in a block's flat buffer.
 constexpr Slot kLayerSlots[] = {
     {&ParameterNames::attention_norm, Role::kNorm, Cut::kNone,
      [](const Architecture& spec, const Layer&) { return Module{spec.hidden}; }},
@@ -183,7 +183,7 @@ constexpr Slot kLayerSlots[] = {
      [](const Architecture& spec, const Layer& layer) {
        return Narrowing(spec, ExpertsIn(layer).shared_ffn, false);
      }},
-    {nullptr, Role::kVector, Cut::kNone,  // how much of the shared experts is added
+    {nullptr, Role::kVector, Cut::kNone,  // gate of the shared experts' output
      [](const Architecture& spec, const Layer& layer) {
        return Module{ExpertsIn(layer).gated_shared ? spec.hidden : 0};
      }},
@@ -200,11 +200,11 @@ constexpr Slot kHeadSlots[] = {
      [](const Architecture& spec, const Layer&) {
        return spec.tie_embeddings ? Module{} : Module{spec.vocab, spec.hidden};
      }},
-    {nullptr, Role::kVector, Cut::kRows,  // the bias of the head, which a tied one may have too
+    {nullptr, Role::kVector, Cut::kRows,  // bias of the head, which a tied head may also have
      [](const Architecture& spec, const Layer&) { return Module{spec.head_bias ? spec.vocab : 0}; }},
 };
 
-// Numbers of elements of one module.
+// Number of elements in one module.
 struct Count {
   int64_t weights = 0;
   int64_t biases = 0;
@@ -236,7 +236,7 @@ int64_t ElementsOf(absl::Span<const Slot> slots, const Architecture& spec) {
   return elements;
 }
 
-// Of the routed experts of a layer, the part that a token visits.
+// Returns how many of the `routed` elements of a layer's routed experts one token uses.
 int64_t Active(const Layer& layer, int64_t routed) {
   return layer.experts.has_value() ? routed / layer.experts->num_experts * layer.experts->top_k : 0;
 }
@@ -358,7 +358,7 @@ int64_t NumActiveParameters(const Architecture& spec) {
 }
 
 double FlopsPerToken(const Architecture& spec, int64_t seq_len) {
-  int64_t weights = spec.hidden * spec.vocab;  // of the head, tied or not
+  int64_t weights = spec.hidden * spec.vocab;  // starts with the head, tied or not
   int64_t scored = 0;                          // elements of keys and values of all layers and heads
   for (int64_t i = 0; i < NumLayers(spec); ++i) {
     const Layer& layer = LayerAt(spec, i);
@@ -371,8 +371,9 @@ double FlopsPerToken(const Architecture& spec, int64_t seq_len) {
     scored += a.heads * (a.latent.has_value() ? a.latent->nope_dim + a.latent->rope_dim + a.latent->value_dim
                                               : 2 * a.head_dim);
   }
-  // Forward 2 and backward 4 per weight. Scores and their product with the values: 2 s (key + value) forward,
-  // three times that with the backward, halved by the causal mask.
+  // Each weight takes 2 FLOPs in the forward and 4 in the backward. The scores and their product with the
+  // values take 2 s (key + value) in the forward and three times that with the backward, halved by the causal
+  // mask.
   return 6 * static_cast<double>(weights) + 3 * (static_cast<double>(scored) * static_cast<double>(seq_len));
 }
 

@@ -14,7 +14,7 @@ namespace trainctl::nn {
 class VectorGradient {
  public:
   // `parameter` is a position in Graph::Block::parameters, and has `numel` elements. Clears the gradient if
-  // it does not accumulate. The run must outlive this object.
+  // the parameter does not accumulate. The run must outlive this object.
   VectorGradient(const SegmentRun& run, int parameter, int64_t numel)
       : run_(run), numel_(numel), gradient_(run.Bound(parameter).gradient) {
     const int64_t bytes = numel * run.accumulator_bytes();
@@ -38,12 +38,12 @@ class VectorGradient {
   const SegmentRun& run_;
   const int64_t numel_;
   void* const gradient_;
-  std::vector<char> sums_;  // by chunk; empty on a device, which adds to the gradient itself
+  std::vector<char> sums_;  // by chunk; empty on a device, which adds directly to the gradient
 };
 
 // Returns the tensor for the gradient of a norm's input, and whether the norm adds to it. If no other
 // operator has contributed, it is the storage of the output's gradient, or new storage if anything else
-// refers to that.
+// refers to the output's gradient.
 struct NormInputGradient {
   at::Tensor& dx;
   bool add;

@@ -16,7 +16,7 @@ void Forward(SegmentRun& run, const model::Operator& op) {
 
 void InputGradient(SegmentRun& run, const model::Operator& op) {
   const auto& attributes = op.As<model::ActivationAttributes>();
-  at::Tensor storage = run.Value(op.inputs[0]);  // the gradient is written over the saved input
+  at::Tensor storage = run.Value(op.inputs[0]);  // the gradient overwrites the saved input
   run.ForRows([&](int64_t begin, int64_t end, int) {
     run.typed().activation_backward(
         SegmentRun::Row(storage, begin), SegmentRun::Row(run.Gradient(op.outputs[0]), begin),

@@ -11,7 +11,7 @@ void Forward(SegmentRun& run, const model::Operator& op) {
   });
 }
 
-// The next one is the norm of the sum.
+// `norm` is the next operator and normalizes the sum.
 void ForwardWithNorm(SegmentRun& run, const model::Operator& op, const model::Operator& norm) {
   const auto& attributes = norm.As<model::RmsNormAttributes>();
   const at::Tensor& sum = run.Value(op.outputs[0]);

@@ -5,7 +5,8 @@
 namespace trainctl::nn {
 namespace {
 
-// Rows of the table by token, and the tokens whose row another rank has (undefined: this one has all).
+// Each token's row in this rank's part of the table, and whether another rank has the token instead. Both are
+// undefined if this rank has the whole table.
 struct LookUp {
   at::Tensor rows;       // int32 [n]
   at::Tensor elsewhere;  // bool [n, 1]

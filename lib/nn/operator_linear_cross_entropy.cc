@@ -12,7 +12,8 @@ at::Tensor Weight(SegmentRun& run, const model::Operator& op) {
   return run.Matrix(op.weights, attributes.vocab, attributes.hidden);
 }
 
-// Of the tokens' rows [first, first + rows); the logits become their gradient where one is asked for.
+// Adds the loss of the token rows [first, first + rows). If gradients are requested, `logits` become their
+// own gradient.
 void AddLossOfRows(SegmentRun& run, at::Tensor& logits, int64_t first, int64_t rows) {
   const LossRequest& loss = run.loss();
   const auto add = [&](double* sum, int64_t begin, int64_t end) {
@@ -28,7 +29,7 @@ void AddLossOfRows(SegmentRun& run, at::Tensor& logits, int64_t first, int64_t r
   for (double part : partial) *loss.sum += part;
 }
 
-// Logits in pieces of rows, loss, and where asked for the gradients.
+// Computes the logits in pieces of rows, the loss and, if requested, the gradients.
 void Forward(SegmentRun& run, const model::Operator& op) {
   const auto& attributes = op.As<model::LinearCrossEntropyAttributes>();
   const auto& [hidden, vocab, rows_at_once, first] = attributes;

@@ -5,7 +5,7 @@
 namespace trainctl::nn {
 namespace {
 
-// In place. sign -1 rotates back.
+// Rotates `x` in place. A `sign` of -1 rotates it back.
 void Rotate(const SegmentRun& run, const model::Operator& op, const at::Tensor& x, float sign) {
   const auto& attributes = op.As<model::RopeAttributes>();
   const RopeTables& angles = run.rope(attributes.angle_table);

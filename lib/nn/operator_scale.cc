@@ -5,7 +5,7 @@
 namespace trainctl::nn {
 namespace {
 
-// In place.
+// Multiplies `x` in place.
 void Multiply(const SegmentRun& run, const model::Operator& op, const at::Tensor& x) {
   const auto& attributes = op.As<model::ScaleAttributes>();
   run.ForChunks(x.size(0), [&](int64_t begin, int64_t end, int) {

@@ -15,7 +15,7 @@ void Forward(SegmentRun& run, const model::Operator& op) {
 }
 
 void InputGradient(SegmentRun& run, const model::Operator& op) {
-  at::Tensor storage = run.Value(op.inputs[0]);  // the gradient is written over the saved input
+  at::Tensor storage = run.Value(op.inputs[0]);  // the gradient overwrites the saved input
   const auto& attributes = op.As<model::SwiGluAttributes>();
   run.ForRows([&](int64_t begin, int64_t end, int) {
     run.typed().gated_activation_backward(

@@ -17,7 +17,7 @@ std::string NameOfGradient(const SegmentRun& run, const model::Operator& op) {
   return model::TensorExchangeName(run.segment(), op, model::Pass::kInputGradient);
 }
 
-// An in-place output is its input.
+// The output of an in-place exchange has the storage of the input.
 void Forward(SegmentRun& run, const model::Operator& op) {
   at::Tensor& y = run.Value(op.outputs[0]);
   switch (WayOf(op)) {

@@ -26,8 +26,8 @@ using layout::Layout;
 using layout::Recompute;
 using plan::Candidate;
 
-// Every mesh and stage, in the order of stages and of growing dp_shard, with these degrees of pipeline and
-// tensor parallelism.
+// Visits every mesh and ZeRO stage with the request's degrees of pipeline and tensor parallelism, by stage
+// and then by increasing dp_shard.
 template <typename Function>
 void ForEachStrategy(const layout::Request& request, const Function& visit) {
   const int64_t workers = request.data_workers();
@@ -44,7 +44,7 @@ void ForEachStrategy(const layout::Request& request, const Function& visit) {
   }
 }
 
-// The setting of the recipe that rules a strategy out, or "".
+// Returns the recipe's setting that excludes a strategy, or "" if there is none.
 std::string RulingSetting(const Problem& problem, const layout::Mesh& mesh, int stage) {
   if (problem.request.zero_stage.has_value() && *problem.request.zero_stage != stage) {
     return absl::StrCat("parallel.zero_stage = ", *problem.request.zero_stage);
@@ -58,14 +58,15 @@ std::string RulingSetting(const Problem& problem, const layout::Mesh& mesh, int 
   return "";
 }
 
-// A mesh and a stage.
+// A mesh and a ZeRO stage.
 struct Strategy {
   layout::Mesh mesh;
   int stage = 0;
-  // Estimates layouts without a pipeline, and bounds all; made when it is needed, as the others below.
+  // Estimates layouts without a pipeline, and bounds all layouts. Like the fields below, it is created when
+  // it is first needed.
   mutable std::optional<simulate::FoldedStrategy> folded = std::nullopt;
   mutable std::optional<simulate::LedgerCosts> costs = std::nullopt;
-  // By micro-batch and by what is recomputed within layers.
+  // Keyed by the micro-batch and the recomputation within layers.
   mutable std::map<std::pair<int64_t, Recompute>, simulate::StepBounder> bounders = {};
 };
 
@@ -75,23 +76,25 @@ struct Order {
   int64_t virtual_stages = 1;
 };
 
-// The layouts with one strategy, micro-batch and recomputation. They differ in the order of their pipeline.
+// The layouts that share a strategy, micro-batch and recomputation. They differ in the order of their
+// pipeline.
 struct Group {
-  double seconds = 0;  // bound of all of them
-  int strategy = 0;    // index
-  Layout layout;       // has the usual order, without the layers of its stages
+  double seconds = 0;  // lower bound that holds for all of them
+  int strategy = 0;    // index into Searcher::strategies_
+  Layout layout;       // has the usual order, and no stage layers
 };
 
-// A layout that has bounds so far.
+// A layout that has a bound and may be simulated later.
 struct Proposal {
-  int strategy = 0;  // index
+  int strategy = 0;  // index into Searcher::strategies_
   Layout layout;
-  std::optional<Layout> least;  // with the fewest recomputed layers that fit by their bound
-  bool knows_order = false;     // the bound is of its pipeline order, not of any order
-  std::optional<LeastLayers> layers = std::nullopt;  // that fit, once they are being searched
+  std::optional<Layout> least;  // with the fewest recomputed layers whose memory bound fits
+  bool knows_order = false;     // whether the bound is for its pipeline order, not for any order
+  std::optional<LeastLayers> layers = std::nullopt;  // set once the search for layers begins
 };
 
-// Stages of a rank that are weighed: with more of them the bubble is smaller, and there are more messages.
+// Numbers of stages per rank to consider. With more stages, the bubble is smaller but there are more
+// messages.
 constexpr int64_t kVirtualStages[] = {1, 2, 4};
 
 // One search. A strategy's variants share its ledgers.
@@ -155,14 +158,14 @@ class Searcher {
 
   // ---- enumerate
 
-  // Powers of two up to the worker's share of the batch, and that share.
+  // Returns the powers of two up to the worker's share of the batch, and the share itself.
   std::vector<int64_t> MicroBatches(const layout::Mesh& mesh) const {
     if (problem_.request.micro_batch.has_value()) return {*problem_.request.micro_batch};
     const int64_t share = problem_.request.batch_sequences / mesh.data_degree();
     std::vector<int64_t> sizes;
     const std::optional<int64_t> least = layout::LeastMicroBatch(*problem_.request.spec, share);
     if (least.has_value() && *least > 1 && *least < share && (*least & (*least - 1)) != 0) {
-      sizes.push_back(*least);  // of a very large batch that no small power of two divides
+      sizes.push_back(*least);  // for a very large batch that no small power of two divides
     }
     for (int64_t size = 1; size < share; size *= 2) {
       const bool too_many = share / size > layout::kMaxBlockRuns / model::NumBlocks(*problem_.request.spec);
@@ -175,7 +178,7 @@ class Searcher {
   Layout LayoutOf(const Strategy& strategy, int64_t micro_batch, Recompute recompute) const {
     return LayoutOf(strategy, micro_batch, recompute, UsualOrder());
   }
-  // Without the order and the layers of a pipeline.
+  // Returns a layout without the order and the stage layers of a pipeline.
   Layout WithoutPipeline(const Strategy& strategy, int64_t micro_batch, Recompute recompute) const {
     return {.mesh = strategy.mesh,
             .sequence_parallel = SequenceParallel(),
@@ -219,16 +222,17 @@ class Searcher {
     return known->second;
   }
 
-  // ---- recompute no more layers than must be
+  // ---- recompute as few layers as possible
 
-  // Where full recompute was not asked for, nor how many layers, as few of them as fit are recomputed.
+  // Whether the search chooses how many layers to recompute. It does so for full recomputation if the recipe
+  // states neither the recomputation nor the number of layers.
   bool ChoosesLayers(const Layout& layout) const {
     return layout.recompute == Recompute::kFull && !problem_.request.recompute.has_value() &&
            !problem_.request.recomputed_layers.has_value();
   }
 
-  // The layout with the fewest recomputed layers that fit by their bound; nullopt: none do. None but full
-  // recompute has a choice.
+  // Returns the layout with the fewest recomputed layers whose memory bound fits, or nullopt if no number of
+  // layers fits. Returns `layout` unchanged if ChoosesLayers is false.
   std::optional<Layout> LeastByBound(const Strategy& strategy, const Layout& layout,
                                      int64_t limit_bytes) const {
     if (!ChoosesLayers(layout)) return layout;
@@ -248,7 +252,7 @@ class Searcher {
     return least;
   }
 
-  // Starts at what the bounds say.
+  // Returns a search that starts from the bounds in `least`.
   LeastLayers LayersOf(const Layout& layout, const Layout& least) const {
     return {StagesOfClasses(layout), StageLayers(layout), least.recomputed_layers, passes_.halve};
   }
@@ -259,8 +263,8 @@ class Searcher {
     layers.Tell(ClassesThatFit(strategy, layout, limit_bytes));
   }
 
-  // Prices with the fewest recomputed layers that fit, or with all if nothing fits. nullopt as for Price,
-  // and if no layer needs to be recomputed.
+  // Estimates the layout with the fewest recomputed layers that fit, or with all of them if no number fits.
+  // Returns nullopt if Price does, or if no layer needs to be recomputed.
   std::optional<Candidate> PriceLayers(const Strategy& strategy, Layout layout, const LeastLayers& layers) {
     if (!layers.AllFit()) return Price(strategy, layout);
     const std::vector<int64_t> fewest = layers.ToTry();
@@ -321,7 +325,7 @@ class Searcher {
     BoundOrder(strategy, static_cast<int>(proposals_.size()) - 1, proposals_.back());
   }
 
-  // Whether an order that was not asked for may cut the model in so many.
+  // Whether a pipeline order that the recipe does not ask for may cut the model into this number of stages.
   bool TakesStages(int64_t num_stages) const {
     const layout::Request& request = problem_.request;
     const auto is_other = [&](const std::optional<std::vector<int64_t>>& stated) {
@@ -342,13 +346,13 @@ class Searcher {
       if (!is_asked && !TakesStages(strategy.mesh.pp * order.virtual_stages)) continue;
       Layout layout = LayoutOf(strategy, group.layout.micro_batch, recompute, order);
       absl::StatusOr<schedule::PipelinePlacement> placement = schedule::PlacementOfLayout(layout);
-      if (!placement.ok()) continue;  // not for so many ranks or micro-batches
+      if (!placement.ok()) continue;  // does not support this number of ranks or micro-batches
       shapes.push_back({*std::move(placement), layout::StageBegins(layout.pipeline.stage_layers)});
       proposals_.push_back({group.strategy, std::move(layout)});
     }
     if (shapes.empty()) return;
-    // How many layers are recomputed may differ from order to order: none take the least time, and all of
-    // them the least memory.
+    // The number of recomputed layers may differ between orders. The time is lowest if none are recomputed,
+    // and the memory is lowest if all are.
     const bool varies = recompute == Recompute::kFull && (ChoosesLayers(proposals_.back().layout) ||
                                                           problem_.request.recomputed_layers.has_value());
     schedule::BuildOptions none = schedule::OptionsOf(proposals_.back().layout, problem_.setting), all = none;
@@ -392,7 +396,7 @@ class Searcher {
         if (IsWanted(next_group->layout, next_group->seconds, /*least_bytes=*/0)) {
           Propose(*next_group);
         } else {
-          ++found_.counts.bounded;  // the group as one
+          ++found_.counts.bounded;  // counts the group once
         }
         ++next_group;
         continue;
@@ -410,7 +414,7 @@ class Searcher {
     }
   }
 
-  // Counts those that are not.
+  // Whether the layout may still be chosen or be the best of its family. Counts it as pruned if not.
   bool IsWanted(const Layout& layout, double least_seconds, int64_t least_bytes) {
     const bool is_wanted = !passes_.prune_time || MayBeChosen(layout, least_seconds, least_bytes) ||
                            MayBeBestOfFamily(layout, least_seconds);
@@ -418,8 +422,8 @@ class Searcher {
     return is_wanted;
   }
 
-  // nullopt: as Price, or it waits again with a higher bound, since some number of recomputed layers was too
-  // low.
+  // Returns nullopt if Price or PriceLayers does. Also returns nullopt if the number of recomputed layers was
+  // not yet known; the proposal then waits again, with the bound after one more trial.
   std::optional<Candidate> PriceProposal(const Strategy& strategy, int index, Proposal& proposal) {
     const Layout& layout = proposal.layout;
     if (!ChoosesLayers(layout) || !proposal.least.has_value() || !IsPossible(layout))
@@ -428,8 +432,8 @@ class Searcher {
     if (proposal.layers->IsKnown()) return PriceLayers(strategy, layout, *proposal.layers);
     TryLayers(strategy, layout, problem_.memory_limit_bytes, *proposal.layers);
     proposal.least->recomputed_layers = proposal.layers->Least();
-    // More recomputed layers may still fit, whatever the memory's bound: a stage that keeps nothing needs
-    // more during its backward.
+    // Do not prune by the memory bound here. More recomputed layers may still fit, because a stage that keeps
+    // nothing needs more memory during its backward.
     const simulate::StepBound bound = BoundOf(strategy, *proposal.least);
     waiting_.insert({bound.seconds, bound.peak_bytes, index});
     return std::nullopt;
@@ -452,8 +456,8 @@ class Searcher {
 
   bool IsTight(int64_t peak_bytes) const { return planner::IsTight(peak_bytes, problem_.memory_limit_bytes); }
 
-  // False if it is slower than what was found, or if a layout with a lower key is as fast: that one may be
-  // chosen if this one may.
+  // Returns false if the layout is slower than one that was found, or if a layout with a lower key is at
+  // least as fast. In the second case, that layout may be chosen whenever this one may.
   bool MayBeChosen(const Layout& layout, double least_seconds, int64_t least_bytes) const {
     if (fastest_ < 0) return true;
     if (least_seconds > fastest_ * kSameTime) return false;
@@ -471,15 +475,15 @@ class Searcher {
     return fastest < 0 || least_seconds * kSameTime < fastest;
   }
 
-  // Whether PriceRoomyOnes may free memory of this layout.
+  // Whether PriceRoomyOnes can free memory by recomputing more layers of this layout.
   bool CanRecomputeMore(const Layout& layout) const {
     const layout::Request& request = problem_.request;
     return !request.recompute.has_value() && !request.recomputed_layers.has_value() &&
            (layout.recompute == Recompute::kNone || layout.recompute == Recompute::kFull);
   }
 
-  // The fewest recomputed layers that fit leave little memory free. Adds, to layouts that may be chosen,
-  // those with the fewest recomputed layers that leave a tenth of it.
+  // The fewest recomputed layers that fit leave little memory free. For each layout that may be chosen, adds
+  // one with the fewest recomputed layers that leave a tenth of the memory free.
   void PriceRoomyOnes() {
     const auto roomy_bytes =
         static_cast<int64_t>(kRoomyShare * static_cast<double>(problem_.memory_limit_bytes));
@@ -503,8 +507,8 @@ class Searcher {
     }
   }
 
-  // Prices the layout with the lowest memory bound of each family in which nothing fits: its numbers show
-  // what is missing.
+  // For each family in which nothing fits, estimates the layout with the lowest memory bound. Its numbers
+  // show how much memory is missing.
   void PriceSmallest() {
     for (size_t f = 0; f < smallest_.size(); ++f) {
       const int index = smallest_[f].second;
@@ -525,8 +529,9 @@ class Searcher {
     return {request.pipeline_order.value_or(usual), request.virtual_stages.value_or(1)};
   }
 
-  // What is weighed: the usual order and, if the order is free, those that are often better. Orders that hold
-  // every micro-batch at once are left out: each has a faster one that needs less memory.
+  // Returns the orders to consider: the usual one and, if the recipe does not state an order, those that are
+  // often better. Omits orders that hold every micro-batch at once, because for each of them there is a
+  // faster order that needs less memory.
   std::vector<Order> Orders() const {
     const layout::Request& request = problem_.request;
     const Order usual = UsualOrder();
@@ -553,12 +558,12 @@ class Searcher {
     return known->second;
   }
 
-  // Full recompute runs layers again as a whole: their costs are those of none.
+  // Full recomputation runs whole layers again, so the costs within a layer are those of no recomputation.
   static Recompute WithinLayers(const Layout& layout) {
     return layout.recompute == Recompute::kFull ? Recompute::kNone : layout.recompute;
   }
 
-  // It shares its costs with the bounders of other strategies and micro-batches.
+  // Returns a bounder that shares its costs with the bounders of other strategies and micro-batches.
   simulate::StepBounder MakeBounder(const Strategy& strategy, const Layout& layout) const {
     const simulate::GraphCosts& costs = GraphCostsOf(strategy, layout);
     if (!strategy.costs.has_value()) strategy.costs = NewBounder(strategy, layout, &costs).ledger_costs();
@@ -589,7 +594,7 @@ class Searcher {
                                      layout.num_micro_batches);
   }
 
-  // Of a pipeline.
+  // Returns the shape of a layout with a pipeline.
   const simulate::StepShape& ShapeOf(const Layout& layout) const {
     const auto [known, is_new] = shapes_.try_emplace(
         {layout.pipeline.order, layout.pipeline.virtual_stages, layout.mesh.pp, layout.num_micro_batches});
@@ -605,12 +610,13 @@ class Searcher {
 
   // ---- fold
 
-  // From a step of a few micro-batches: each frees what it used, so that more of them need no more.
+  // Returns options for a step with few micro-batches. Each micro-batch frees the memory that it used, so a
+  // step with more of them needs no more memory.
   schedule::BuildOptions OptionsOf(const Layout& layout) const {
     return schedule::OptionsOf(layout, problem_.setting, simulate::kMicroBatchesToPrice);
   }
 
-  // nullopt: the order of its pipeline is not for this number of micro-batches.
+  // Returns nullopt if the layout's pipeline order does not support this number of micro-batches.
   std::optional<Candidate> Price(const Strategy& strategy, const Layout& layout) {
     if (!IsPossible(layout)) return std::nullopt;
     if (passes_.fold && layout.mesh.pp == 1) {
@@ -656,25 +662,25 @@ class Searcher {
   const Wanted wanted_;
   const SearchPasses passes_;
   const simulate::FoldedModel folded_;
-  std::vector<model::Parameter> inventory_;  // of the whole model, when it is needed
-  // By order, virtual stages, degree and number of micro-batches.
+  std::vector<model::Parameter> inventory_;  // parameters of the whole model; empty until needed
+  // Keyed by the pipeline's order, virtual stages and degree, and by the number of micro-batches.
   mutable std::map<std::tuple<std::string, int64_t, int64_t, int64_t>, simulate::StepShape> shapes_;
-  // By the degree of tensor parallelism, the micro-batch and what is recomputed within layers.
+  // Keyed by the degree of tensor parallelism, the micro-batch and the recomputation within layers.
   mutable std::map<std::tuple<int64_t, int64_t, Recompute>, simulate::GraphCosts> graph_costs_;
-  // Layers per stage, by the number of stages and the relative time of embedding and head: the degrees
-  // of data parallelism do not change them.
+  // Layers per stage. Keyed by the number of stages and the relative times of the embedding and the head,
+  // because the layers do not depend on the degrees of data parallelism.
   mutable std::map<std::tuple<int64_t, double, double>, std::vector<int64_t>> balanced_;
   std::deque<Strategy> strategies_;
-  std::vector<Group> groups_;  // by ascending bounds, once all are there
+  std::vector<Group> groups_;  // sorted by their bounds once all have been added
   std::vector<Proposal> proposals_;
-  // Proposals by the bounds of their seconds and bytes.
+  // Bounds of the time and memory of the waiting proposals, and their indices.
   std::set<std::tuple<double, int64_t, int>> waiting_;
-  std::vector<int> sources_;  // proposals that the candidates were made of
+  std::vector<int> sources_;  // for each candidate, the index of its proposal
   // Seconds of the fastest layout that fits so far, overall, by family and by key; -1 if nothing fits.
   double fastest_ = -1;
   std::array<double, layout::kNumFamilies> fastest_of_family_;
   std::map<LayoutKey, double> fastest_of_key_;
-  // Of each family, the proposal with the lowest bound of its bytes; -1 if it has none.
+  // For each family, the lowest memory bound and the index of its proposal; -1 if the family has none.
   std::array<std::pair<int64_t, int>, layout::kNumFamilies> smallest_;
   Found found_;
 };

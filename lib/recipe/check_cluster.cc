@@ -20,7 +20,7 @@ const cluster::Device* FindNamedDevice(CheckContext& context) {
   const std::string& name = context.recipe().cluster.device;
   const absl::StatusOr<cluster::DeviceMatch> match = cluster::FindDevice(name);
   if (match.ok()) return match->device;
-  // Of a word for all of them no model is nearer than another.
+  // These words name all GPUs, so suggesting the model with the most similar name would be arbitrary.
   if (const std::string word = absl::AsciiStrToLower(name); word == "gpu" || word == "gpus") {
     FailDevice(context, "cluster.device",
                absl::StrCat("\"", name,

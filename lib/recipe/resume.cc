@@ -220,7 +220,7 @@ std::vector<std::string> RecordedChanges(const Recipe& before, const Recipe& aft
         .push_back(
             absl::StrCat(field.name, " is ", ToTomlText(field, *is), " and was ", ToTomlText(field, *was)));
   }
-  // A new length by itself changes no step, but it explains a new end of the decay.
+  // A new length alone does not change any step, but it explains why the decay has a new end.
   if (!changes.empty()) changes.insert(changes.begin(), lengths.begin(), lengths.end());
   return changes;
 }
@@ -232,7 +232,7 @@ absl::StatusOr<Continuation> ContinueAs(const Recipe& stored, const LoadedRecipe
   FreezeForRun(recipe);
   Issues issues;
   for (const Field& field : GetSchema().fields()) {
-    // Where the run lies is known, and its folder has its name.
+    // The run's location is known, and its folder has its name.
     if (!field.get || !field.set || field.name == "run.root" || field.name == "run.name") continue;
     const size_t had = field.in_list() ? Schema::ListSize(stored, field.list_name()) : 1;
     const size_t has = field.in_list() ? Schema::ListSize(now.recipe, field.list_name()) : 1;

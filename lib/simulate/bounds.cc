@@ -15,29 +15,31 @@ namespace {
 using schedule::Instruction;
 using schedule::Op;
 
-// Sums in another order than the player's may come out a little higher.
+// Sums that are added in a different order from the player's may be slightly higher. This factor corrects for
+// that.
 constexpr double kRounding = 1 - 1e-9;
-// Slots of gathered layers and of their gradients: a pass over k layers finds at most so many in place.
+// Number of slots for gathered layers, and for their gradients. At most this many layers are already in their
+// slots when a pass begins.
 constexpr int64_t kLayerSlots = 2;
 
 enum Kind { kEmbedding, kLayer, kHead, kNumKinds };
 
-// A stage as its class runs it.
+// The blocks and micro-batches of a stage that a class runs.
 struct Stage {
   bool has[kNumKinds] = {false, false, false};
   int64_t num_layers = 0;
-  int64_t num_recomputed = 0;  // of them
+  int64_t num_recomputed = 0;  // recomputed layers among them
   int64_t num_micro_batches = 0;
 
   int64_t Count(int kind) const { return kind == kLayer ? num_layers : has[kind] ? 1 : 0; }
 };
 
-// Seconds of a class that end what it does, and how it divides among the streams.
+// Minimum time of each kind of work that a class does in a step. The work runs on several streams.
 struct ClassSeconds {
   double passes = 0;
   double reduces = 0;
   double gathers = 0;
-  double update = 0;  // after the norm
+  double update = 0;  // optimizer step, after the norm
   double gather_updated = 0;
   double norm = 0;
 };
@@ -86,12 +88,13 @@ class Coster {
       if (kind == kLayer)
         seconds = std::min(seconds, pass(Op::kBackwardInput, adds) + pass(Op::kBackwardWeight, adds));
     }
-    // The first to write overwrites, which costs the embedding a pass over its table: the head may have been.
+    // The first writer of a gradient overwrites it, which costs the embedding a pass over its table. With
+    // tied embeddings, the head may be the first writer.
     if (kind == kEmbedding && graph_.is_tied())
       cost.backward_s[0] = std::min(cost.backward_s[0], cost.backward_s[1]);
     cost.input_backward_s = std::min(cost.backward_s[0], cost.backward_s[1]);
     if (kind == kLayer) {
-      // The first has less to add, and on a device more to clear.
+      // The first backward of a step has less to add but, on a device, more to clear.
       for (const bool adds : {false, true})
         cost.input_backward_s = std::min(cost.input_backward_s, pass(Op::kBackwardInput, adds));
       cost.weight_backward_s = std::min(pass(Op::kBackwardWeight, false), pass(Op::kBackwardWeight, true));
@@ -156,7 +159,7 @@ class Bounder {
     StepBound bound;
     double forward_chain = costs_.count_s, backward_chain = 0;
     std::vector<std::vector<Stage>> classes(static_cast<size_t>(place.num_ranks));
-    std::vector<double> fill(classes.size(), -1);  // until a class has something to do
+    std::vector<double> fill(classes.size(), -1);  // earliest start; -1 until it is known
     for (int s = 0; s < place.num_stages; ++s) {
       const Stage stage = StageOf(shape, s);
       for (int copy = 0; copy < place.num_copies; ++copy) {
@@ -192,7 +195,7 @@ class Bounder {
       bound.peak_bytes = std::max(
           bound.peak_bytes, PersistentBytes(classes[c]) + LeastActivations(classes[c], HeldOf(shape, c)));
     }
-    // A head alone has nothing to do forward, and need not wait for its turn.
+    // A stage with only the head has no forward, and does not have to wait for its turn.
     const Stage last = StageOf(shape, place.num_stages - 1);
     if (shape.passes.has_value() && (last.num_layers > 0 || last.has[kEmbedding]))
       bound.seconds = std::max(bound.seconds, OfPasses(shape, classes));
@@ -212,7 +215,7 @@ class Bounder {
         const std::optional<std::vector<int64_t>> dealt = simulate::DealFirst(count, own, stage_layers);
         if (!dealt.has_value()) return std::nullopt;
         std::vector<Stage> stages;
-        // Of a stage with two copies on a class each is its own.
+        // If a class holds both copies of a stage, each copy is a separate stage of the class.
         for (int copy = 0; copy < shape.placement.num_copies; ++copy) {
           for (size_t k = 0; k < own.size(); ++k) {
             if (shape.placement.HolderOf(copy, own[k]) != c) continue;
@@ -231,7 +234,8 @@ class Bounder {
     return least;
   }
 
-  // Of a micro-batch in the middle of a data-parallel step, from its begin to that of the next.
+  // Returns the minimum time from the start of a micro-batch to the start of the next one, in the middle of a
+  // data-parallel step.
   double MiddleSeconds(int64_t layers) const {
     Stage stage;
     stage.has[kEmbedding] = stage.has[kHead] = true;
@@ -252,7 +256,7 @@ class Bounder {
       if (!graph_.is_tied()) gathers += blocks_[kHead].gather_s;
     }
     if (!rates_.overlap) return passes + reduces + gathers;
-    // The last two layers' slots may be under way when the next micro-batch begins.
+    // The slots of the last two layers may still be reducing when the next micro-batch begins.
     if (ledger_.gradients_sharded()) {
       waited = later_layers * blocks_[kLayer].reduce_s;
       if (later_layers > 0) waited += blocks_[kHead].reduce_s;
@@ -261,7 +265,8 @@ class Bounder {
   }
 
  private:
-  // The passes in their order, and what the class with least to do does after the last of all.
+  // Returns a bound from playing the passes in their order. After the last pass, adds the remaining work of
+  // the class that has the least of it.
   double OfPasses(const StepShape& shape, const std::vector<std::vector<Stage>>& classes) const {
     PipelineCosts costs{.send_s = costs_.send_s};
     for (int s = 0; s < shape.placement.num_stages; ++s) costs.stages.push_back(CostsOf(StageOf(shape, s)));
@@ -276,8 +281,8 @@ class Bounder {
     return costs_.count_s + *end + costs_.loss_s + std::max(0.0, after);
   }
 
-  // What a backward that waits for its gradient computes again, at least: that of the block that the message
-  // comes to, a stage's last, may be done while it is on its way.
+  // Returns the minimum recomputation time of a backward after its gradient has arrived. The message goes to
+  // the stage's last block, whose recomputation may run while the message is on its way.
   double SecondsAgain(const Stage& stage) const {
     const bool may_be_early = !stage.has[kHead] && stage.num_recomputed == stage.num_layers;
     const int64_t recomputed = std::max<int64_t>(0, stage.num_recomputed - (may_be_early ? 1 : 0));
@@ -316,12 +321,12 @@ class Bounder {
     return block.forward_s + block.backward_s[adds ? 1 : 0];
   }
 
-  // Buckets of a kind that a class has.
+  // Returns the number of buckets of a kind in a class.
   int64_t NumBuckets(const std::vector<Stage>& stages, int kind) const {
     int64_t count = 0;
     for (const Stage& stage : stages) {
       count += stage.Count(kind);
-      // The head reads the embedding's.
+      // A tied head uses the embedding's bucket.
       if (kind == kEmbedding && graph_.is_tied() && stage.has[kHead]) ++count;
     }
     return kind == kLayer ? count : std::min<int64_t>(count, 1);
@@ -398,7 +403,7 @@ class Bounder {
     return parameters + gradients + states + slots * slot_bytes * blocks_[kLayer].padded_numel;
   }
 
-  // What a pass keeps in a stage from its forward to its backward.
+  // Returns the bytes that a pass keeps in a stage from its forward to its backward.
   int64_t KeptBytes(const Stage& stage) const {
     int64_t kept = 0;
     for (const Kind kind : {kEmbedding, kLayer}) {
@@ -416,9 +421,10 @@ class Bounder {
     return shape.held[own_class];
   }
 
-  // All passes that lie there at once, or one micro-batch in one stage when its backward begins there.
+  // Returns the minimum peak of the activations: of all passes that are held at one moment, or of one
+  // micro-batch in one stage when its backward begins there.
   int64_t LeastActivations(const std::vector<Stage>& stages, absl::Span<const HeldPasses> moments) const {
-    int64_t kept = 0, queued = 0;  // of a pass, whatever its stage
+    int64_t kept = 0, queued = 0;  // of one pass; minimum over the stages
     for (const Stage& stage : stages) {
       const int64_t own_queue = stage.num_layers * blocks_[kLayer].memory.queued_bytes;
       const bool is_first = &stage == stages.data();
@@ -436,9 +442,9 @@ class Bounder {
       if (stage.num_layers == 0) continue;
       const model::SegmentMemory& layer = blocks_[kLayer].memory;
       int64_t backward = std::min(layer.backward_peak, layer.input_backward_peak);
-      // The backward's first layer is the stage's last.
+      // The backward begins with the stage's last layer.
       if (stage.num_recomputed == stage.num_layers) {
-        // It may be done before the gradient comes from another class.
+        // The layer may be recomputed before the gradient arrives from another class.
         most = std::max(most,
                         held + (stage.has[kHead] ? costs_.hidden_gradient_bytes : 0) + layer.recompute_peak);
         backward += layer.saved_bytes;
@@ -468,7 +474,7 @@ StepShape DataParallelShape(int64_t layers, int64_t num_micro_batches) {
 
 namespace {
 
-// Those moments of a class at which no other holds as much of either.
+// Returns the moments of a class with the most passes (see StepShape::held).
 std::vector<HeldPasses> MostHeld(const std::vector<schedule::PipelineAction>& actions) {
   std::vector<HeldPasses> most;
   HeldPasses now;
@@ -476,7 +482,8 @@ std::vector<HeldPasses> MostHeld(const std::vector<schedule::PipelineAction>& ac
     switch (action.op) {
       case schedule::PipelineOp::kForward:
         ++now.whole;
-        // The backward that it takes turns with frees before it has kept everything.
+        // This forward alternates with a backward, which frees memory before the forward has saved
+        // everything.
         if (action.joined) continue;
         break;
       case schedule::PipelineOp::kBackward:
@@ -511,7 +518,7 @@ StepShape ShapeOf(const schedule::PipelineSchedule& order, std::vector<int> stag
     for (const schedule::PipelineAction& action : actions) joins = joins || action.joined;
     shape.held.push_back(MostHeld(actions));
   }
-  // Of two joined passes the blocks take turns, and the shorter one ends first.
+  // The blocks of two joined passes take turns, and the shorter pass ends first.
   if (!joins && num_passes <= kMaxPassesPlayed) {
     absl::StatusOr<PassList> passes = MakePassList(order, /*sends_on_compute=*/false);
     if (passes.ok()) shape.passes = *std::move(passes);

@@ -85,7 +85,7 @@ struct PassCost {
 struct BucketCost {
   double gather_s = 0;          // all-gather of the parameters over dp_shard
   double reduce_s = 0;          // reduce-scatter of the gradients over dp_shard
-  double last_reduce_s = 0;     // the same, with the all-reduce over dp_replicate
+  double last_reduce_s = 0;     // reduce_s plus the all-reduce over dp_replicate
   double gather_updated_s = 0;  // all-gather of the updated parameters (ZeRO stages 1 and 2)
   double update_s = 0;          // optimizer step
   int64_t padded_numel = 0;     // elements of the bucket with padding
@@ -98,9 +98,9 @@ struct GraphCosts {
   std::shared_ptr<const model::Graph> graph;
   std::array<PassCost, 3> blocks;  // the embedding, a layer, the head
 };
-// Returns a lower bound, in seconds, of every step that runs the graph's passes, in whatever order: the mean
-// time that the compute of a model with `layers` layers takes on the ranks of a pipeline. Much looser than
-// StepBounder, and takes no time to compute.
+// Returns a lower bound, in seconds, for every step that runs the graph's passes in any order. It is the mean
+// compute time of a pipeline's ranks for a model with `layers` layers. Much looser than the bounds of
+// StepBounder, but takes almost no time to compute.
 double MeanPassSeconds(const GraphCosts& costs, int64_t layers, int64_t num_micro_batches, int64_t pp,
                        const Rates& rates);
 
@@ -142,11 +142,11 @@ class StepBounder {
   // Returns the bound of a step with this shape. If `shape.passes` is nullopt, the bound of the time holds
   // for every order of the passes.
   StepBound Bound(const schedule::BuildOptions& options, const StepShape& shape) const;
-  // Returns a lower bound of what PriceStep (cost.h) returns for a step without a pipeline.
+  // Returns a lower bound of PriceStep's result (cost.h) for a step without a pipeline.
   StepBound BoundDataParallel(const schedule::BuildOptions& options, int64_t layers,
                               int64_t num_micro_batches) const;
-  // Returns, by stage, the smallest numbers of recomputed layers with which the peak memory's bound of every
-  // class is within `limit_bytes`. A class with several stages recomputes the layers of its first stages
+  // Returns, by stage, the smallest numbers of recomputed layers for which the peak-memory bound of every
+  // class is at most `limit_bytes`. A class with several stages recomputes the layers of its first stages
   // first. Returns nullopt if recomputing all layers is not enough. `options.recompute` must be kFull.
   std::optional<std::vector<int64_t>> LeastRecomputed(const schedule::BuildOptions& options,
                                                       const StepShape& shape, int64_t limit_bytes) const;

@@ -160,7 +160,7 @@ class CostsOfClass {
   const layout::Ledger& ledger_;
   const schedule::Types& types_;
   const WorkTable table_;
-  std::vector<InstructionCost> known_;  // by variant
+  std::vector<InstructionCost> known_;  // indexed by variant
 };
 
 std::vector<CostsOfClass> CostsOfClasses(const schedule::Step& step, const layout::Ledger& ledger,

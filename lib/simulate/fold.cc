@@ -16,18 +16,19 @@ using schedule::Instruction;
 using schedule::Op;
 using schedule::Program;
 
-// Positions in a pass over a run of equal layers: those before kSteady come once, kSteady as often as layers
-// are left out and once more. What is there may look back kReach positions, no farther.
+// Positions in a pass over a run of equal layers. The layer at position kSteady is played once for itself and
+// once for each layer that is left out; the others are played once. From there on, an instruction's waits for
+// its own pass reach back at most kReach positions.
 constexpr int kSteady = 3;
 constexpr int kReach = 2;
 
-// Layers that are alike, one after the other: the recomputed ones, the others.
+// Consecutive equal layers: the recomputed ones, or the others.
 struct Run {
-  int num_layers = 0;   // of the folded step
-  int64_t repeats = 0;  // that it leaves out
+  int num_layers = 0;   // layers in the folded step
+  int64_t repeats = 0;  // layers that the folded step leaves out
 };
 
-// What playing needs to know of an instruction.
+// The properties of an instruction that are needed to play it.
 struct Fact {
   int stream = 0;
   int micro_batch = -1;
@@ -35,20 +36,20 @@ struct Fact {
   int64_t sent_bytes = 0;
   int64_t peak_extra_bytes = 0;
   bool writes = false;
-  LiveMemory::Bytes change = {};  // at its end
+  LiveMemory::Bytes change = {};  // change of the live bytes at its end
   absl::Span<const int> waits;
 };
 
-// Instructions up to one that computes, and that one: of a layer or of something else.
+// A sequence of instructions that ends with one that computes, for a layer or for something else.
 struct Body {
   int begin = 0;
   int end = 0;
   int layer = -1;
-  int pass = -1;  // over all layers, in either direction
+  int pass = -1;  // index of a pass over all layers, in either direction; -1 if in none
   int position = 0;
-  int64_t repeats = 0;     // layers left out that do the same, before this one
-  bool is_steady = false;  // it stands for them, or would if there were any
-  int64_t shift = 0;       // of the whole step's layer of the first to come here, against this one
+  int64_t repeats = 0;     // number of layers left out that do the same before this one
+  bool is_steady = false;  // whether it represents layers that are left out
+  int64_t shift = 0;       // layer that is played first here, in the whole step, minus `layer`
 };
 
 std::vector<Fact> FactsOf(const Program& program, const WorkTable& table, const Rates& rates) {
@@ -93,7 +94,7 @@ class Unfolder {
                        [this](const Body& b) { return WaitsAreNear(b) && !SumsLayers(b); });
   }
 
-  // `live`: what lives throughout.
+  // `live` has the bytes that are live during the whole step.
   StepPrice Play(LiveMemory::Bytes live, int64_t micro_batches_left_out, const Rates& rates) {
     live_ = live;
     overlap_ = rates.overlap;
@@ -125,7 +126,8 @@ class Unfolder {
     }
   }
 
-  // Layers come all in a row, up or down.
+  // Finds the passes over all layers. Returns false if one does not visit the layers in ascending or
+  // descending order.
   bool FindPasses() {
     for (size_t b = 0; b < bodies_.size();) {
       if (bodies_[b].layer < 0) {
@@ -145,7 +147,7 @@ class Unfolder {
     return true;
   }
 
-  // Where in its run of equal layers a body of a pass is.
+  // Sets the fields of a body that depend on its position in its run of equal layers.
   void FindRun(Body& body, bool descends) const {
     int first = 1;
     int64_t left_out_before = 0;
@@ -155,7 +157,7 @@ class Unfolder {
         const int position = descends ? end - 1 - body.layer : body.layer - first;
         body.is_steady = run.repeats > 0 && position == kSteady;
         body.repeats = body.is_steady ? run.repeats : 0;
-        // Of a pass downwards the first to come is the last of the model.
+        // A descending pass begins with the last layer of the model.
         const bool is_behind = descends ? position <= kSteady : position > kSteady;
         body.shift = left_out_before + (is_behind ? run.repeats : 0);
         return;
@@ -187,8 +189,8 @@ class Unfolder {
                                  [&](const Body& body) { return body.end <= instruction; });
   }
 
-  // Sums of copies follow one another, one for each layer, before something that is of none: as many as there
-  // are layers here, not as in the whole step.
+  // Whether a body that belongs to no layer has sums of gradient copies, one per layer. The folded step has
+  // fewer of these sums than the whole step.
   bool SumsLayers(const Body& body) const {
     for (int i = body.begin; i < body.end && body.pass < 0; ++i) {
       const Instruction& instruction = program_.instructions[static_cast<size_t>(i)];
@@ -198,7 +200,8 @@ class Unfolder {
     return false;
   }
 
-  // From where the steady part begins a pass waits for its own neighbours, or, later, for what was before it.
+  // Whether a body's waits can be repeated. From position kSteady on, waits within the same pass must be
+  // near, and a steady body must not wait for anything outside its pass.
   bool WaitsAreNear(const Body& body) const {
     if (body.pass < 0 || body.position < kSteady) return true;
     for (int i = body.begin; i < body.end; ++i) {
@@ -211,7 +214,7 @@ class Unfolder {
     return true;
   }
 
-  // `shift`: the layer that it is, less the one in the folded step.
+  // `shift` is the layer's index in the whole step minus its index in the folded step.
   void PlayBody(const Body& body, int64_t shift, CostSum& sum) {
     for (int i = body.begin; i < body.end; ++i) {
       const Fact& fact = facts_[static_cast<size_t>(i)];
@@ -252,12 +255,12 @@ class Unfolder {
   const Program& program_;
   const std::vector<Fact> facts_;
   const std::vector<Run> runs_;  // in the order of the model
-  int num_layers_ = 0;           // of the folded step
+  int num_layers_ = 0;           // layers in the folded step
   int64_t repeats_ = 0;
   std::vector<Body> bodies_;
-  std::vector<bool> descends_;    // by pass
-  std::vector<int> whole_index_;  // of a folded instruction, where it came last
-  std::vector<double> ends_;      // by instruction of the whole step
+  std::vector<bool> descends_;    // whether each pass goes through the layers in descending order
+  std::vector<int> whole_index_;  // latest index in the whole step, by folded instruction
+  std::vector<double> ends_;      // end times, by instruction of the whole step
   std::array<double, schedule::kNumDataStreams> stream_ends_ = {};
   bool overlap_ = true;
   LiveMemory::Bytes live_ = {};
@@ -265,7 +268,8 @@ class Unfolder {
   std::string where_;
 };
 
-// Before the first instruction. Neither the number of micro-batches built nor what is recomputed counts.
+// Returns the live bytes before the first instruction. They depend neither on the number of micro-batches
+// that are built nor on the recomputation.
 LiveMemory::Bytes StorageOf(const model::Architecture& spec, const layout::Ledger& ledger,
                             const schedule::BuildOptions& options) {
   schedule::BuildOptions one = options;

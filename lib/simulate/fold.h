@@ -30,7 +30,7 @@ struct StepPrice {
   StepCost cost;
 };
 
-// Returns the estimate for a step that was built whole. Without a pipeline, `step` may have only
+// Returns the estimate for a step that is not folded. Without a pipeline, `step` may have only
 // kMicroBatchesToPrice of the `num_micro_batches` micro-batches (see PriceStep).
 StepPrice PriceWhole(const schedule::Step& step, const layout::Ledger& ledger,
                      const schedule::BuildOptions& options, int64_t num_micro_batches, const Rates& rates);
