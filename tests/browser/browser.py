@@ -1,4 +1,4 @@
-"""A real browser, headless: what a page became, what it looks like, and what it complained about."""
+"""Runs a real, headless browser and returns a page's final document, its picture and its error messages."""
 import os
 import re
 import shutil
@@ -48,18 +48,18 @@ def _run(program, page, profile, size, dark, *options):
 
 
 def dom_of(program, page, profile, size, dark=False):
-    """The document after its scripts have run, and what the browser wrote to stderr."""
+    """Returns the document after its scripts have run, and the browser's stderr."""
     return _run(program, page, profile, size, dark, "--virtual-time-budget=2000", "--dump-dom")
 
 
 def screenshot(program, page, profile, size, path, dark=False):
-    """Writes a PNG of the window; returns what the browser wrote to stderr."""
+    """Writes a PNG of the window and returns the browser's stderr."""
     # With virtual time the browser takes the picture before it has painted all of the window.
     return _run(program, page, profile, size, dark, "--screenshot=" + path)[1]
 
 
 def complaints(err):
-    """What the page wrote to the console; errors of scripts and of the policy are there too."""
+    """Returns the page's console messages, including errors of scripts and of the policy."""
     return [line for line in err.splitlines() if ":CONSOLE" in line]
 
 

@@ -22,7 +22,7 @@ from browser import TIMEOUT_S, attribute
 LIGHT = {"page": 0xF4F5F7, "runs": (0x3566C8, 0xD9702A, 0x1F8F63, 0xB8398F)}
 DARK = {"page": 0x12151B, "runs": (0x7BA4F4, 0xF0A060, 0x5FCE9B, 0xE88BC8)}
 
-# Runs in the page after its own script, and says in data-hands what it found.
+# Runs in the page after the page's script, and stores its findings in data-hands.
 HANDS = """
 <script>
 (() => {

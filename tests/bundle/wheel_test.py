@@ -25,8 +25,8 @@ import zipfile
 
 from bundle_test import RECIPE, SOURCE, elf_files, needed, problems, run, version_numbers, versions
 
-MOST_BYTES = 32 << 20  # of each; PyPI takes 100 MB
-# What distributions have, the oldest of each family that README and docs name: glibc, and GLIBCXX of the C++ library.
+MOST_BYTES = 32 << 20  # per wheel; PyPI accepts 100 MB
+# Versions of glibc, and of GLIBCXX in the C++ library, in the oldest of each family that README and docs name.
 DISTRIBUTIONS = {"RHEL 8": ("2.28", "3.4.25"), "Debian 11": ("2.31", "3.4.28"), "RHEL 9": ("2.34", "3.4.29"),
                  "Ubuntu 22.04": ("2.35", "3.4.30"), "Debian 12": ("2.36", "3.4.30"), "Ubuntu 24.04": ("2.39", "3.4.33"),
                  "Debian 13": ("2.41", "3.4.33")}
@@ -113,7 +113,7 @@ class Wheel(unittest.TestCase):
         done = environment.run("trainctl", "doctor", "--json", **variables)
         return next(f for f in json.loads(done.stdout)["findings"] if f["name"] == "worker")
 
-    # ---- what is in them ----
+    # ---- contents ----
 
     def test_versions_name_program_and_commit(self):
         base, _, commit = self.version.partition("+g")
@@ -220,7 +220,7 @@ class Wheel(unittest.TestCase):
         self.assertEqual(list(here.home.glob("runs/*")), [])
         self.assertIn("trainctl_worker", self.finding(here)["advice"])
         self.assertIn("trainctl", (here.folder / "share/man/man1/trainctl.1").read_text())
-        # pip names what the worker lacks, instead of installing it without PyTorch.
+        # pip names the missing package instead of installing the worker without PyTorch.
         refused = here.pip("install", "--no-index", "--find-links", self.out, f"trainctl[train]=={self.version}")
         self.assertNotEqual(refused.returncode, 0)
         self.assertIn("torch==2.11.*", refused.stdout + refused.stderr)
@@ -261,7 +261,7 @@ class Wheel(unittest.TestCase):
         (here.packages / "others.pth").write_text(f"{elsewhere}\n")
         self.install(here, "trainctl-worker")
         self.assertEqual(self.finding(here)["health"], "ok")
-        # A folder of that name where the command is typed is not it.
+        # A folder of that name in the working directory is not taken for the package.
         (here.home / "torch").mkdir()
         (here.home / "torch" / "__init__.py").write_text("")
         self.expect(here, 0, "trainctl", "launch", "tiny.toml", "--run-dir", "run", "--set", "train.steps=1")

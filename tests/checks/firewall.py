@@ -1,7 +1,7 @@
-"""What may be seen from where: LibTorch, gRPC and protobuf, OpenSSL, spdlog and fmt, toml++, CLI11, Arrow.
+"""Which files may see which libraries: LibTorch, gRPC and protobuf, OpenSSL, spdlog and fmt, toml++, CLI11, Arrow.
 
     python3 tests/checks/firewall.py sources [ROOT]
-    python3 tests/checks/firewall.py objects BUILD_FOLDER      # what the compiler really read
+    python3 tests/checks/firewall.py objects BUILD_FOLDER      # files that the compiler really read
     python3 tests/checks/firewall.py binaries BUILD_FOLDER
 
 LibTorch carries its own fmt and protobuf headers, so a file that read both it and the system's would mix two

@@ -1,5 +1,5 @@
-"""What the documentation names exists: linked files and headings, paths of this tree in `code`, and tests. Pages that the
-sources name exist, too.
+"""Checks that everything the documentation names exists: linked files and headings, paths of this tree in `code`, and
+tests. Pages that the sources name must exist, too.
 
     python3 tests/checks/links.py
 """

@@ -18,7 +18,7 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LINKS = ("apps", "build", "dev", "docs", "lib", "recipes", "tests")
 TIMEOUT_SECONDS = 1500
-# What is shown, and what is run instead, to take seconds.
+# The command in the README, and the one that runs in its place and takes only seconds.
 SMALLER = ("trainctl launch recipe.toml", "trainctl launch recipe.toml --set train.batch_sequences=4")
 BLOCK = re.compile(r"(?:<!-- not run: (?P<reason>[^>]*?) -->\n)?```sh\n(?P<commands>.*?)```", re.DOTALL)
 

@@ -50,7 +50,7 @@ def signatures_that_carry(texts, at_least):
 
 
 def count(root):
-    """{what is counted: how often}, in the order in which it is printed."""
+    """Returns {counted item: count}, in the order in which they are printed."""
     sources = Sources(root)
     outside = sources.outside_model()
     return {

@@ -667,7 +667,7 @@ def the_same_command_for_every_requeue(c):
     again = ["launch", "recipe.toml", "--run-dir", "run", "--or-resume"]
     c.expect(c.run("launch", "recipe.toml", "--or-resume"), 2, "--run-dir")
     c.expect(c.run(*again, "--stop-after", "2"), 75)
-    # The length counts from the first step, and what is done cannot be taken back.
+    # The length counts from the first step, and completed steps cannot be undone.
     c.expect(c.run("resume", "run", "--set", "train.steps=1"), 2, "train.steps = 1 is below the 2 steps that",
              "its length is 6 steps", "to continue: trainctl resume ")
     c.expect(c.run(*again), 0, "resuming after step 2", "finished")
@@ -827,7 +827,7 @@ def data_that_is_overwritten_ends_a_run(c):
     os.utime(path, (1, 1))
     shutil.copy(c.dir + "/text/08.txt", c.dir + "/copy")
     os.rename(c.dir + "/copy", c.dir + "/text/08.txt")
-    c.expect(c.run("save", "run"), 0)  # the same bytes: the run goes on
+    c.expect(c.run("save", "run"), 0)  # the bytes are the same, so the run continues
     with open(path, "r+") as file:
         file.write(text.upper())
     output = launch.communicate(timeout=60)[0]
@@ -1353,7 +1353,7 @@ def exported_weights_and_a_loss_that_is_not_finite(c):
     result = c.run("launch", "recipe.toml", "--run-dir", "second", "--set", "train.steps=1")
     c.expect(result, 0)
     c.expect(c.run("checkpoint", "export", "second", "--out", "next"), 0, "generation_config.json")
-    for name in ("config.json", "generation_config.json"):  # what was trained, and what the model had
+    for name in ("config.json", "generation_config.json"):  # the trained token, and the original model's
         exported = json.load(open(c.dir + "/next/" + name))["eos_token_id"]
         if exported != ([256, 7, 9] if name[0] == "g" else 256):
             c.fail("%s of an exported model has eos_token_id %s" % (name, exported))
@@ -1576,12 +1576,12 @@ def status_of_a_run_that_has_done_no_step(c):
     shown = c.run("status", "run").stdout
     if "step        none completed yet\n" not in shown or "\nnow         starting: evaluating before the first step\n" not in shown:
         c.fail("status before the first step: %s\n%s" % (seen, shown))
-    # Of 200,000 batches: a stop does not wait for them.
+    # The evaluation has 200,000 batches, but a stop does not wait for them.
     c.run("stop", "run")
     said, _ = launch.communicate(timeout=60)
     if launch.returncode != 75 or "before training" in said:
         c.fail("a stop during the first evaluation: %d\n%s" % (launch.returncode, said))
-    # Workers that begin again have a first step of their own; those before have done one.
+    # Restarted workers have their own first step; the workers before them have completed one.
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "again", "--set", "train.batch_sequences=4000", "--set",
                    "train.eval_batches=1", "--stop-after", "1"), 75)
     resume, seen = c.start("resume", "again", "--stop-after", "2"), set()
@@ -1592,7 +1592,7 @@ def status_of_a_run_that_has_done_no_step(c):
     if resume.wait() != 75 or "first step (2)" not in seen:
         c.fail("status of workers that begin again: %d %s" % (resume.returncode, seen))
     resume.communicate()
-    # In a later evaluation: the step is saved, and evaluated when the run is resumed.
+    # If a later evaluation is stopped, the step is saved, and it is evaluated when the run is resumed.
     shutil.rmtree(c.dir + "/run")
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--set", "data.eval[0].holdout=0.9", "--set",
                    "train.eval_batches=1", "--stop-after", "1"), 75)

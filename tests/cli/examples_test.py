@@ -51,7 +51,7 @@ def shown_in(page):
     for kind, block in FENCE.findall(text):
         lines = block.splitlines()
         yield from (line.strip()[2:] for line in lines if line.strip().startswith("$ "))
-        if kind in ("sh", "bash"):  # of a script, an argument may go over several lines
+        if kind in ("sh", "bash"):  # in a script, an argument may span several lines
             yield from (line for line in lines if "trainctl" in line)
     yield from re.findall(r"^ {4}(trainctl .*)", FENCE.sub("", text), re.M)
     yield from re.findall(r"`(trainctl [^`]*)`", FENCE.sub("", text))

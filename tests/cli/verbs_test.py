@@ -462,7 +462,7 @@ def standard_input_is_prepared_as_a_file_is(c):
     if asked.returncode != 2 or "standard input is a terminal; pipe the text in" not in asked.stdout:
         c.fail("on a terminal: exit code %d: %s" % (asked.returncode, asked.stdout))
 
-    # A pipe that gives no more is no reason not to stop.
+    # A pipe without further input does not prevent a stop.
     process = subprocess.Popen([TRAINCTL, "data", "prepare", "-", "--kind", "jsonl", "--out", "out/stopped"], cwd=c.dir,
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     process.stdin.write(line * 1000)
@@ -962,12 +962,12 @@ def a_config_that_a_recipe_names_is_the_recipes_mistake(c):
 
 @case
 def a_folder_without_a_run_is_evaluated_and_continued(c):
-    """What generate and eval say of a Hugging Face folder; tests/references compares what they compute."""
+    """Checks the messages of generate and eval for a Hugging Face folder; tests/references compares their results."""
     tensors = tiny_llama(c.dir + "/m")
     c.write("text.txt", "the quick brown fox " * 20)
     c.write("a.jsonl", '{"text": "one", "body": "two", "ask": "who"}\n')
     both = (["generate", "--prompt", "x", "m"], ["eval", "--data", "text.txt", "m"])
-    for verb in both:  # config.json alone
+    for verb in both:  # the folder has only config.json
         c.expect(5, verb, "m: contains neither model.safetensors nor model.safetensors.index.json")
     write_weights(c.dir + "/m/model.safetensors", {name: tensors[name] for name in tensors if name != "model.norm.weight"})
     for verb in both:

@@ -197,7 +197,7 @@ def names_a_node_with_another_program(hosts):
         expect("node1: " not in dry.stdout, dry.stdout)
     finally:
         node.run("umount", TRAINCTL)
-    # A machine where nothing can be written but the run.
+    # A machine on which only the run folder can be written.
     remounted = node.run("mount", "-o", "remount,ro", "/tmp")
     expect(remounted.returncode == 0, remounted.stdout)
     try:

@@ -6,10 +6,10 @@
 //
 // A few cells also update, each with every optimizer: the parameters after it are those of one process.
 //
-// `--only`: the cells whose names contain TEXT, for example "pp=2", and their mutants; an error if there is
-// none. `races`: only the cells in which streams have most to do with one another, and no mutants. `quick`:
-// of each mesh and stage the cell that has everything at once. `pipeline`, `tensor`: the cells with such an
-// axis. `four`: a few of those on four workers, whose groups cross.
+// `--only` selects the cells whose names contain TEXT, for example "pp=2", and their mutants; it is an error
+// if there are none. `races` selects only the cells in which streams interact most, without mutants. `quick`
+// selects, for each mesh and stage, the cell that combines everything. `pipeline` and `tensor` select the
+// cells with such an axis. `four` selects a few of those on four workers, whose groups cross.
 
 #include <sys/mman.h>
 #include <unistd.h>

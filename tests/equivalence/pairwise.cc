@@ -167,11 +167,11 @@ class Pairwise {
 
   const int workers_;
   const PairCells cover_;
-  const std::vector<verify::Batch> batches_[2];  // by whether they are packed
+  const std::vector<verify::Batch> batches_[2];  // index: whether they are packed
   int64_t numel_ = 0;
   // Memory that the ranks share.
   std::unique_ptr<verify::Outcome> outcome_;
-  std::map<std::pair<bool, Variant>, std::unique_ptr<Reference>> references_;  // by packing and model
+  std::map<std::pair<bool, Variant>, std::unique_ptr<Reference>> references_;  // keys: packing, model
   double worst_gradient_ = 0;
   double worst_rounding_ = 0;  // in bf16, times that of one process
 };

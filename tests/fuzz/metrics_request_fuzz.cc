@@ -1,5 +1,5 @@
-// Fuzzes what a client may send to the port for Prometheus: every request has one well-formed answer, and
-// nothing but GET and HEAD of /metrics has metrics.
+// Fuzzes requests to the port for Prometheus: every request gets one well-formed answer, and only answers to
+// GET and HEAD of /metrics have metrics.
 
 #include <cstdint>
 #include <string>

@@ -1,9 +1,9 @@
-"""A run as it is seen from outside: metrics as Prometheus's own client (PyPI) reads them, and a program that is told
-each event.
+"""A run as seen from outside: metrics as Prometheus's own client (PyPI) reads them, and a program that receives each
+event.
 
     python3 tests/monitor/monitor_test.py TRAINCTL
 
-Real runs of two workers. What is scraped must be what the run's logs say. Skipped, with the reason, where PyPI cannot
+Real runs of two workers. Scraped values must match the run's logs. The test is skipped, with the reason, if PyPI cannot
 be reached.
 """
 import datetime
@@ -170,7 +170,7 @@ class Seen(unittest.TestCase):
                 self.assertEqual(answer.headers["Content-Type"], "text/plain; version=0.0.4; charset=utf-8")
             return Scrape(text, accept == OPEN_METRICS)
 
-        # Clients that say nothing keep nobody out.
+        # Silent clients do not block other clients.
         port = int(url.split(":")[2].split("/")[0])
         idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(40)]
         for connection in idle:

@@ -51,7 +51,7 @@ eval_batches = 2
 name = "held"
 holdout = 0.1
 """
-# Ways to write the same strings: the type of the column, and what is said to the writer.
+# Ways to write the same strings: the type of the column, and the writer's options.
 WRITERS = {
     "snappy and dictionaries": (pa.string(), {"row_group_size": 100, "compression": "snappy"}),
     "zstd": (pa.string(), {"row_group_size": 70, "compression": "zstd", "use_dictionary": False}),
@@ -191,7 +191,7 @@ class Parquet(unittest.TestCase):
         skip = ["--on-bad-line", "skip"]
         self.assertEqual(self.dataset(rows, "r", *skip), self.dataset(jsonl, "l", *skip))
         self.assertEqual(json.loads(self.read("r.json"))["sources"][0]["lines_left_out"], 2)
-        # A recipe says the same of its prompts.
+        # A recipe's prompts give the same error.
         documents[0]["prompt"] = None
         rows = self.parquet("b.parquet", documents)
         recipe = self.write("recipe.toml", RECIPE.format(train=rows).encode())
@@ -263,7 +263,7 @@ class Parquet(unittest.TestCase):
                 self.assertIn("damaged.parquet", done.stderr)
                 refused += 1
         self.assertGreater(refused, 5)
-        # With checksums of pages nothing gets through.
+        # With page checksums, no damage goes unnoticed.
         self.parquet("b.parquet", documents, write_page_checksum=True, compression="none", use_dictionary=False)
         whole = self.read("b.parquet")
         at = whole.index(b"17 17 17")
@@ -284,7 +284,7 @@ class Parquet(unittest.TestCase):
         for library in glob.glob(os.path.join(PYARROW, "lib*.so.*")):
             self.write("other/" + os.path.basename(library), b"")
         run("data", "prepare", rows, "--out", self.path("a"), "--force", variables={"LD_LIBRARY_PATH": self.path("other")})
-        # A program by itself, then with a plugin that has only a Python environment to look in.
+        # First a program without a plugin, then with a plugin that can search only a Python environment.
         os.mkdir(self.path("bin"))
         program = shutil.copy(TRAINCTL, self.path("bin"))
         nowhere = {"HOME": self.folder, "PATH": "/nowhere", "VIRTUAL_ENV": "", "LD_LIBRARY_PATH": ""}

@@ -28,7 +28,7 @@ def make_tokenizer(texts, vocab):
 
 
 def make_folder(name, entry, tokenizer, std):
-    """With weights so wide that attention is far from uniform and the most likely token is no near thing."""
+    """Uses weights so wide that attention is far from uniform and the most likely token leads clearly."""
     config = getattr(transformers, entry["class"] + "Config")(
         **entry["config"], bos_token_id=tokenizer.token_to_id(BEGIN), eos_token_id=tokenizer.token_to_id(END))
     torch.manual_seed(1)
@@ -52,8 +52,8 @@ def losses(model, tokens, targets):
 
 
 def sequences_loss(model, documents, seq_len):
-    """Documents one behind the other, cut every `seq_len` tokens: a token sees what its sequence has of its document
-    before it, and predicts the next token of its document, be that in the next sequence."""
+    """Joins the documents and cuts them every `seq_len` tokens. A token sees the earlier tokens of its document in its
+    sequence, and predicts the next token of its document, even if that is in the next sequence."""
     stream = [(token, i == 0) for document in documents for i, token in enumerate(document)]
     found = []
     for first in range(0, len(stream), seq_len):
@@ -68,7 +68,7 @@ def sequences_loss(model, documents, seq_len):
 
 
 def answers_loss(model, tokenizer, pairs, end):
-    """The tokens with which the prompt alone begins do not count."""
+    """Does not count the leading tokens that the prompt has when it is encoded by itself."""
     found = []
     for prompt, text in pairs:
         alone, tokens = tokenizer.encode(prompt).ids, tokenizer.encode(prompt + text).ids + [end]

@@ -33,7 +33,7 @@ CONFIG = {"vocab_size": 257, "hidden_size": 48, "intermediate_size": 80, "num_hi
           "num_key_value_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5}
 NO_RMS_NORM = {key: value for key, value in CONFIG.items() if key != "rms_norm_eps"}
 # A tied embedding gets gradients from both ends of a pipeline. Between them, the other families have norms of heads, gains
-# of 1 + w, LayerNorm, an MLP without a gate, heads that are rotated in part, and a scaled embedding.
+# of 1 + w, LayerNorm, an MLP without a gate, partly rotated heads, and a scaled embedding.
 MODELS = {
     "untied": {"model_type": "llama", **CONFIG, "tie_word_embeddings": False},
     "tied": {"model_type": "llama", **CONFIG, "tie_word_embeddings": True},
@@ -195,7 +195,7 @@ def check_peer(model, lines):
 
 
 def wrong_of_folder(name, peer):
-    """What eval and generate say of a folder and transformers does not, as sentences."""
+    """Returns sentences that describe how eval and generate of a folder differ from transformers."""
     found = []
 
     def hold_loss(options, loss, tokens):

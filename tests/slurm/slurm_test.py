@@ -263,7 +263,7 @@ echo "code $?" > done
 
 @case
 def a_shell_of_srun_launches_on_the_whole_allocation(c):
-    """`srun --pty bash` is a step of one task on one node; what is typed there inherits the task's variables."""
+    """`srun --pty bash` is a step of one task on one node; commands typed there inherit the task's variables."""
     script = """env | grep ^SLURM_ | sort > variables
 %s launch recipe.toml --run-dir two --set cluster.nodes=2 --set launch.backend=slurm --set train.steps=5
 echo "code $?" > two.done

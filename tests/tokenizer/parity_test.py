@@ -260,7 +260,7 @@ def check_classes(folder, trainctl):
 
 
 def words_of(split):
-    """One whose ids tell where words end: within a word, a and b are one token with the byte next to them."""
+    """A tokenizer whose ids show where words end: within a word, a and b are one token with the byte next to them."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     merges = [("a", byte) for byte in alphabet] + [(byte, "b") for byte in alphabet]
     tokens = alphabet + sorted({left + right for left, right in merges})
@@ -271,7 +271,7 @@ def words_of(split):
 
 
 def check_code_points(folder, trainctl):
-    """Every character between two letters: what real patterns, other steps, and normal forms make of it."""
+    """Checks each character between two letters, with real patterns, other steps and normal forms."""
     def isolated(*patterns):
         return words_of([pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns])
     cases = {"llama3": isolated(LLAMA3), "qwen2": isolated(QWEN2), "deepseek": isolated(*DEEPSEEK3), "o200k": isolated(O200K),

@@ -37,7 +37,7 @@ WHAT_IFS = {"torchtitan": PRESETS[5:], "megatron": PRESETS[5:] + ["mixtral-8x7b"
 class Case:
     def __init__(self, name, settings):
         self.name = name
-        self.settings = settings  # of the recipe, {key: value of TOML}
+        self.settings = settings  # recipe settings, {key: TOML value}
 
     def command(self, program, recipe):
         line = [program, "plan", recipe, "--json"]
@@ -110,7 +110,7 @@ def all_cases(num_random):
 
 
 def answer_of(status, out, errors):
-    """What a plan says, with numbers as they are written."""
+    """Returns the output of a plan, with numbers as they are written."""
     answer = {"exit_code": status, "errors": errors.splitlines()}
     try:
         answer["plan"] = json.loads(out, parse_float=str) if out.strip() else None
@@ -120,7 +120,7 @@ def answer_of(status, out, errors):
 
 
 def differences(old, new, but, path=""):
-    """Yields a line for each place where two answers differ, without the keys of `but`."""
+    """Yields a line for each difference between two answers, ignoring the keys in `but`."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in [*old, *(key for key in new if key not in old)]:
             where = f"{path}.{key}" if path else key
@@ -170,7 +170,7 @@ class Planner:
 
 
 def compare_all(planner, cases, programs, but, jobs):
-    """How many plans there are, how many of them are no error, and how many differ."""
+    """Prints the differing plans and the totals, and returns the number of plans that differ."""
     num_planned = num_different = 0
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         waiting = {pool.submit(planner.compare, number, case, programs, but): case for number, case in enumerate(cases)}

@@ -299,7 +299,7 @@ TEST(ModelWeights, EveryTensorIsHeldAgainstTheModel) {
   EXPECT_THAT(std::string(CheckOf(TensorsOf(wider, DType::kF32)).message()), HasSubstr("\n  ... and "));
 }
 
-// transformers may write either name of a tied matrix, and keeps a head of its own where it differs.
+// transformers may write a tied matrix under either name, and keeps a separate head if its values differ.
 TEST(ModelWeights, ATiedEmbeddingMayHaveEitherNameButNotTwoValues) {
   model::Architecture spec = TinySpec();
   spec.tie_embeddings = true;

@@ -35,10 +35,10 @@ std::string Contents(const std::string& path) {
 
 struct BadLine {
   std::string line;
-  std::string reason;  // with what follows "path:400"
+  std::string reason;  // the message after "path:400"
 };
 
-// Each in the field "text", which is read, or in the syntax of the line.
+// Each mistake is in the field "text", which is read, or in the syntax of the line.
 std::vector<BadLine> BadLines() {
   return {{"{\"text\":null}", ":9: field 'text' is null"},
           {"{\"text\":5}", ":9: field 'text' is not a string"},

@@ -320,7 +320,7 @@ TEST_F(Documents, KindsFollowTheNameOrTheSource) {
   EXPECT_EQ(*KindOfFile(source, "a.jsonl.gz"), SourceKind::kJsonl);
   EXPECT_EQ(*KindOfFile(source, "a.TXT.ZST"), SourceKind::kText);
   EXPECT_EQ(*KindOfFile(source, "a.Parquet"), SourceKind::kParquet);
-  // As files are named in the cache of a hub.
+  // Files in the cache of a hub have names like these.
   EXPECT_EQ(*KindOfFile(source, Write("8f3a", "PAR1....")), SourceKind::kParquet);
   EXPECT_EQ(*KindOfFile(source, Write("8f3b", "PAR")), SourceKind::kText);
   for (const char* name : {"a.json.gz", "a.json", "a.tar.gz"}) {

@@ -95,7 +95,7 @@ TEST_F(FileStampsTest, TheSameBytesAreNoChangeAndAreToldOnce) {
   ASSERT_TRUE(touched.ok()) << touched.status();
   EXPECT_THAT(*touched, ElementsAre(TouchedFile{Path("a.txt")}, TouchedFile{Path("set.bin")}));
   EXPECT_THAT(*stamps->CheckUnchanged(), testing::IsEmpty());
-  // Without a record nobody knows the bytes.
+  // Without a record, the original bytes are unknown.
   auto blind = FileStamps::Take(Config(), "");
   ASSERT_TRUE(blind.ok()) << blind.status();
   Touch("a.txt", 1);

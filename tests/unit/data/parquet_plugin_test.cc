@@ -1,4 +1,4 @@
-// Where Arrow is looked for. What is read with it: tests/parquet.
+// Checks where the plugin looks for Arrow. tests/parquet checks the data that it reads.
 #include "data/parquet_plugin.h"
 
 #include <gmock/gmock.h>

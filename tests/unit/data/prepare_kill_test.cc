@@ -349,7 +349,7 @@ TEST_F(PrepareKillTest, ABadLineBehindACommitCanBeSkippedWithoutDoingTheRestAgai
   fs::remove_all(Path("out"));
   EXPECT_TRUE(files == Undisturbed(skips));
 
-  // Not the other way round: what was left out would have stopped it.
+  // The reverse does not continue: the line that was left out would have stopped the preparation.
   ASSERT_TRUE(KillAt(skips, "sealed", 1));
   notes_.clear();
   EXPECT_THAT(Prepare(Options(false)).status().message(), HasSubstr("c.jsonl:152:1"));
@@ -384,7 +384,7 @@ TEST_F(PrepareKillTest, StandardInputIsNeverContinued) {
   const StandardInputFrom input(Path("b.jsonl"));
   EXPECT_FALSE(KillAt(options, "committed", 1)) << "there is no commit";
   fs::remove_all(Path("out"));
-  // What another preparation left is not taken up, nor what is complete but for its names.
+  // Files that another preparation left are not used, nor are files that lack only their final names.
   ASSERT_EQ(::lseek(STDIN_FILENO, 0, SEEK_SET), 0);
   ASSERT_TRUE(KillAt(options, "sealed", 1));
   notes_.clear();

@@ -39,7 +39,7 @@ TEST_F(TextMarkers, EveryKnownMarkerIsFound) {
   EXPECT_THAT(FindTextMarkers({own}, "~over~"), ElementsAre(TextMarker{"~over~", 2, own}));
 }
 
-// A text of which only samples are checked has its markers everywhere, or at its end.
+// If only samples of a text are checked, its markers are everywhere or at its end.
 TEST_F(TextMarkers, LargeFilesAndManyOfThemAreSampled) {
   const std::string blank(size_t{11} << 17, ' ');
   EXPECT_EQ(FindTextMarkers({Write("end.txt", blank + "</s>")}).size(), 1u);

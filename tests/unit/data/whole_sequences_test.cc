@@ -21,7 +21,7 @@ using testing::IsEmpty;
 
 class WholeSequencesTest : public DataTest {
  protected:
-  // Of documents whose tokens are document * 1000 + position.
+  // Returns a recipe with documents whose tokens are document * 1000 + position.
   recipe::Recipe RecipeOf(const std::vector<int>& lengths, int64_t batch_sequences, int64_t seq_len) {
     recipe::Recipe recipe = MakeRecipe({Source({WriteTagged("a", lengths)})}, batch_sequences, seq_len);
     recipe.data.packing = "whole";
@@ -56,7 +56,7 @@ class WholeSequencesTest : public DataTest {
         }
         documents.push_back(document);
       }
-      for (int p = 0; at < end; ++p, ++at) {  // padding: a document that nobody attends to
+      for (int p = 0; at < end; ++p, ++at) {  // padding, as a separate document
         EXPECT_EQ(batch.loss_mask[at], 0);
         EXPECT_EQ(batch.tokens[at], 0);
         EXPECT_EQ(batch.positions[at], p);
@@ -135,7 +135,7 @@ TEST_F(WholeSequencesTest, LongerDocumentsAreLeftOutOrCutAndCounted) {
   EXPECT_EQ(cut.tokens[10], 1000);
   EXPECT_EQ(cut.tokens[19], 1009);
   EXPECT_EQ(cut.targets[18], 1009);
-  EXPECT_EQ(cut.loss_mask[19], 0);  // its target would be what was cut off
+  EXPECT_EQ(cut.loss_mask[19], 0);  // its target was cut off
 
   recipe.data.long_documents = "skip";
   recipe.data.seq_len = 3;
@@ -146,7 +146,8 @@ TEST_F(WholeSequencesTest, LongerDocumentsAreLeftOutOrCutAndCounted) {
   EXPECT_THAT(none.problems[0].message(), HasSubstr("the longest has 12"));
 }
 
-// In a stream of such samples half of the completions begin a sequence whose prompt is in the one before.
+// In a stream of such samples, half of the completions begin a sequence, and their prompt is in the one
+// before.
 TEST_F(WholeSequencesTest, ACompletionAlwaysHasItsPrompt) {
   std::string lines;
   for (int i = 0; i < 60; ++i) {

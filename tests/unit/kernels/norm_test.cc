@@ -157,7 +157,7 @@ TEST_P(NormTest, GradientsOfHeadsAreSlopes) {
         ASSERT_NEAR(dw[i], expected,
                     5 * table.NearSum(expected) + kNearSlope * static_cast<double>(n * heads));
       }
-      // In place of dy.
+      // In place, with dx written over dy.
       dw = dw_before;
       run(dy_given, dy_given);
       for (int64_t row = 0; row < n; ++row) {

@@ -260,7 +260,7 @@ TEST(ConfigJson, WindowsAreThoseOfTheFamily) {
       share(R"("model_type": "gemma3_text", "layer_types": ["sliding_attention", "full_attention"])"), 0.5);
 }
 
-// In transformers a layer of Gemma 3 has no window if its number, from 1, is a multiple of six.
+// In transformers, a layer of Gemma 3 has no window if its number, counted from 1, is a multiple of six.
 TEST(ConfigJson, EachLayerHasAWindowOrNone) {
   const absl::StatusOr<ConfigModel> gemma = ReadConfigJson(
       R"({"model_type": "gemma3_text", "hidden_size": 5376, "intermediate_size": 21504, "num_hidden_layers": 62,

@@ -67,7 +67,7 @@ TEST(HuggingFaceConfig, EveryPresetSurvivesTheRoundTrip) {
   }
 }
 
-// Of every family, with all of its biases and none.
+// Tests every family, with all of its biases and with none.
 TEST(HuggingFaceConfig, EveryFamilySurvivesTheRoundTrip) {
   for (const std::string& name : NamedFamilies()) {
     const Family& family = *FindFamily(name);
@@ -95,7 +95,7 @@ TEST(HuggingFaceConfig, EveryFamilySurvivesTheRoundTrip) {
   }
 }
 
-// transformers reads a window of 4,096 tokens where the field is absent, and none where it is null.
+// transformers assumes a window of 4,096 tokens if the field is absent, and no window if it is null.
 TEST(HuggingFaceConfig, AMistralHasAWindowUnlessItIsNull) {
   const auto window = [](const char* field) {
     std::string text = absl::StrReplaceAll(With(field), {{"llama", "mistral"}});

@@ -163,8 +163,8 @@ TEST(Operators, APairIsMarkedOnlyIfOnePassCanDoBoth) {
       << "a CPU rotates in a pass of its own either way";
 }
 
-// The gradient goes the other way: what a pass gathers, its gradient sums, and a sum over ranks gives each
-// the whole gradient.
+// The gradient runs in the other direction: it sums values that the pass gathers, and if the pass sums over
+// ranks, each rank gets the whole gradient.
 TEST(Operators, ExchangesAreDeclaredInBothDirections) {
   Architecture spec = *Preset("llama3.2-1b");
   for (const bool cuts_sequence : {true, false}) {

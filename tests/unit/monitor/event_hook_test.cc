@@ -79,7 +79,7 @@ TEST_F(EventHookTest, EachEventIsALineOnStdin) {
   EXPECT_FALSE(launch.contains("logged"));
   EXPECT_EQ(checkpoint["step"], 8);
   EXPECT_EQ(checkpoint["path"], folder_ + "/checkpoints/step-00000008");
-  // Of the last line of metrics.jsonl, with the last evaluation.
+  // The values of the last line of metrics.jsonl, with the last evaluation.
   EXPECT_EQ(checkpoint["logged"],
             Json({{"step", 9}, {"loss", 1.75}, {"tokens", 576}, {"eval", {{"held-out", 3.5}}}}));
   EXPECT_EQ(last["status"], "failed");
@@ -101,7 +101,7 @@ TEST_F(EventHookTest, AFailureIsAMessageWithTheStatusAndTheFirstLineOfStderr) {
   EXPECT_THAT(other.TakeMessages(), ElementsAre(AllOf(HasSubstr("cannot execute"), HasSubstr("/absent"))));
 }
 
-// All processes of its group hold a lock, which is free when they are gone. If one lives on, it writes first.
+// All processes of the group hold a lock, which is free after they have ended. A survivor writes first.
 TEST_F(EventHookTest, AProgramThatIsLateIsKilledWithItsGroup) {
   EventHook::Options options =
       Options("exec 9> \"$0\"; flock 9; (sleep 20; echo late >&9) & echo waiting >&2; wait");

@@ -45,7 +45,7 @@ class MetricsExportTest : public testing::Test {
     EXPECT_TRUE(AppendFile(absl::StrCat(folder_, "/", name), line + "\n").ok());
   }
   std::string File() const { return ReadFile(folder_ + "/run.prom").value_or(""); }
-  // Until the file has the text. Ends with what it has then, if it never does.
+  // Waits until the file contains the text, at most 30 seconds. Returns the file's contents either way.
   std::string WaitFor(const std::string& text) const {
     std::string file;
     for (const absl::Time deadline = absl::Now() + absl::Seconds(30); absl::Now() < deadline;

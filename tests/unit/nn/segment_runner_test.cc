@@ -30,7 +30,7 @@ class CountedEnvironment : public ::testing::Environment {
 };
 const auto* const kEnvironment = ::testing::AddGlobalTestEnvironment(new CountedEnvironment);
 
-// With biases of queries, keys and values if it is a Llama.
+// Returns a model of one layer. A Llama has biases of queries, keys and values.
 model::Architecture Spec(int64_t hidden, int64_t heads, int64_t kv_heads, int64_t vocab,
                          const std::string& family = "llama") {
   model::Architecture spec = model::LlamaOf({.layers = 1,

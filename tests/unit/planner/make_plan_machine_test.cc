@@ -24,7 +24,7 @@ TEST(Plan, ADeviceIsPlannedWithWhatIsKnownOfIt) {
   recipe.cluster.memory_limit_bytes.reset();
   cluster::Host host = SomeHost();
 
-  // By its name: nine tenths of what the catalogue has.
+  // A device given by its name has nine tenths of the memory in the catalogue.
   recipe.cluster.device = "h100-sxm-80gb";
   absl::StatusOr<Plan> plan = MakePlan(recipe, host);
   ASSERT_TRUE(plan.ok()) << plan.status();
@@ -93,14 +93,14 @@ TEST(Plan, WhatWasMeasuredOfADeviceIsOfTheOneThatIsHere) {
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_TRUE(read->rates == plan->rates);
 
-  // Another device, and one that the recipe names, are priced by the catalogue.
+  // The catalogue gives the rates of another device, and of one that the recipe names.
   profile.devices[0].name = "NVIDIA H100 80GB HBM3";
   EXPECT_TRUE(MakePlan(recipe, host, &profile)->rates == usual.rates);
   profile.devices[0].name = host.accelerator;
   recipe.cluster.device = "a100-sxm-40gb";
   EXPECT_FALSE(MakePlan(recipe, host, &profile)->rates.measured);
 
-  // Of a device that nobody knows it is all there is.
+  // For a device that the catalogue lacks, the profile is the only source.
   recipe.cluster.device = "cuda";
   host.accelerator = profile.devices[0].name = "NVIDIA Z9000";
   const absl::StatusOr<Plan> unknown = MakePlan(recipe, host, &profile);
@@ -167,7 +167,7 @@ TEST(Plan, AMachineThatProgramsAloneFillIsNamedAsThat) {
   EXPECT_TRUE(MakePlan(recipe, host).ok());
 }
 
-// More workers on one machine have less memory each: what is advised then has to fit in that.
+// More workers on one machine have less memory each, and the advice has to fit into that.
 TEST(Plan, AdviceToTakeMoreWorkersCountsTheirSharesOfTheMachine) {
   int num_infeasible = 0;
   for (const char* preset : {"toy-5m", "llama-25m", "llama-120m", "llama-1b"}) {
@@ -211,8 +211,8 @@ TEST(Plan, SlowLinksBetweenNodesAreSlowerThanFastOnes) {
   EXPECT_LT(seconds(2, std::nullopt), seconds(2, int64_t{3'000'000'000}));
 }
 
-// A device's own collectives sum in their own buffers; tokens and a part of the gradient arrive beside the
-// rest.
+// A device's collectives sum in their own buffers; tokens and a part of the gradient arrive in
+// additional memory.
 TEST(Plan, ADevicesBuffersAreItsOwn) {
   recipe::Recipe recipe = SmallRecipe(2);
   recipe.cluster.device = "cuda";
@@ -282,7 +282,7 @@ TEST(Plan, EachMachineHasMemoryAndCoresOfItsOwn) {
   ExpectSound(plan, three);
 }
 
-// More machines bring memory of their own: what a worker may use stays, however many there are.
+// More machines bring their own memory, so the memory that a worker may use does not depend on their number.
 TEST(Plan, AdviceToTakeMoreMachinesCountsTheirMemory) {
   recipe::Recipe recipe = SmallRecipe(2);
   recipe.model.spec = *model::Preset("llama-1b");

@@ -99,12 +99,13 @@ TEST(Plan, StatedRecomputedLayersAreHonoured) {
   EXPECT_TRUE(plan::RebuildStep(*read, recipe.model.spec).ok());
   EXPECT_EQ(MustPlan(Frozen(recipe, plan)).step_hash, plan.step_hash) << "what plan --write writes";
 
-  // One number is of both stages, and all of a stage that has fewer; it says what is done with them, too.
+  // A single number applies to both stages, and to all layers of a stage with fewer. It also implies full
+  // recompute of these layers.
   recipe.parallel.recompute.reset();
   recipe.parallel.recomputed_layers = {{2}};
   EXPECT_EQ(MustPlan(recipe).layout.recompute, Recompute::kFull);
   EXPECT_EQ(MustPlan(recipe).layout.recomputed_layers, (std::vector<int64_t>{2, 1}));
-  // As many as there are: the layout, and the step, that have no number.
+  // A number that covers all layers gives the same layout and step as no number.
   const std::string hash = (recipe.parallel.recomputed_layers = {{6}}, MustPlan(recipe).step_hash);
   EXPECT_TRUE(MustPlan(recipe).layout.recomputed_layers.empty());
   peak_of("full", {});
@@ -132,7 +133,7 @@ TEST(Plan, TensorParallelismIsPlannedAsItIsRebuilt) {
   EXPECT_TRUE(plan::RebuildStep(*read, recipe.model.spec).ok());
 }
 
-// With only what had to be said in the recipe; the data is not looked at.
+// States only the fields that a recipe requires; the data is not read.
 constexpr char kOpen[] = R"(recipe_version = 1
 [model]
 preset = "toy-5m"

@@ -59,7 +59,7 @@ TEST(StepsForEpochs, EndAtTheBorderOfAnEpochRoundedUpToAStep) {
   EXPECT_EQ(StepsForEpochs(recipe, 3, 1050), 32);  // 31.5
   EXPECT_EQ(StepsForEpochs(recipe, 0.5, 1050), 6);
   EXPECT_EQ(StepsForEpochs(recipe, 1e-6, 1000), 1) << "at least one";
-  // In binary 0.07 x 100,000 is 7000.000000000001.
+  // In binary, 0.07 x 100,000 is 7000.000000000001.
   EXPECT_EQ(StepsForEpochs(recipe, 0.07, 100'000), 70);
   for (int64_t epochs = 1; epochs <= 1000; ++epochs) {
     EXPECT_EQ(StepsForEpochs(recipe, static_cast<double>(epochs), int64_t{100'000'000'000}),
@@ -122,7 +122,7 @@ TEST_F(EpochsTest, APlanWithoutDataHasNoLength) {
   EXPECT_EQ(planned->unknown_length.message(),
             "r.toml:9:1: train.epochs: cannot count the tokens of an epoch: no such data file: "
             "/cwd/missing.txt");
-  // The recipe that `plan --write` makes of it keeps what its author wrote.
+  // The recipe that `plan --write` makes keeps the author's field.
   EXPECT_THAT(FixedFields(*planned, 1, "fp32").ToToml(),
               AllOf(HasSubstr("\nepochs = 1.0"), Not(HasSubstr("\nsteps"))));
 

@@ -61,7 +61,7 @@ TEST(ForeignWords, MeanTheSame) {
       {"no_cuda", "cluster.device"},
       {"out_dir", "run.root"},
       {"seed_everything", ""},
-      // A last part means what it says in its table.
+      // The last part of a name has the meaning that it has in its table.
       {"checkpoint.interval", "checkpoint.every_steps"},
       {"validation.steps", "train.eval_batches"},
       {"training.global_batch_size", "train.batch_sequences"},

@@ -482,7 +482,7 @@ TEST(LoadRecipe, HeadsFollowInEveryModel) {
   EXPECT_EQ(AttentionOf(spec_of({"model.preset=qwen3-30b-a3b", "model.heads=64"})).head_dim,
             128);  // its own choice
   EXPECT_EQ(AttentionOf(spec_of({"model.preset=moonlight-16b", "model.heads=32"})).head_dim,
-            128);  // of latent attention
+            128);  // the size for latent attention
   EXPECT_EQ(AttentionOf(spec_of({"model.preset=moonlight-16b", "model.heads=32"})).kv_heads, 32);
 }
 

@@ -13,7 +13,7 @@ namespace trainctl::report {
 
 inline constexpr char kEvilText[] =
     "</script><script>alert(1)</script><!-- \" ' & {{data}} {{script}} \xff \xe2\x80\xa8";
-// The same as a page shows it: bytes that are not UTF-8 are replaced.
+// kEvilText as a page shows it, with bytes that are not UTF-8 replaced.
 inline constexpr char kEvilTextShown[] =
     "</script><script>alert(1)</script><!-- \" ' & {{data}} {{script}} \xef\xbf\xbd \xe2\x80\xa8";
 

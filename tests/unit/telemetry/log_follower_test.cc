@@ -22,7 +22,7 @@ class LogFollowerTest : public testing::Test {
   void Write(const std::string& text) const {
     EXPECT_TRUE(AppendFile(folder_ + "/metrics.jsonl", text).ok());
   }
-  // As StepLog does it.
+  // Replaces the log as StepLog does.
   void Replace(const std::string& text) const {
     EXPECT_TRUE(WriteFileAtomic(folder_ + "/metrics.jsonl", text).ok());
   }

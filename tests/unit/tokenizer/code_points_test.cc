@@ -95,7 +95,7 @@ TEST(StandIns, CharactersOfTheSameSetsAndLengthShareOne) {
   EXPECT_EQ(replaced("\u4E00\u4E02"), replaced("\u4E03\u4E04"));
   EXPECT_EQ(replaced("x\u4E01"), "x\u4E01");
   EXPECT_NE(replaced("\u4E00"), replaced("\uAC00"));      // Han and not
-  EXPECT_NE(replaced("\u4E00"), replaced("\U00020000"));  // of three and four bytes
+  EXPECT_NE(replaced("\u4E00"), replaced("\U00020000"));  // three bytes and four
   EXPECT_EQ(replaced("\U00020000\U0001F600").size(), 8U);
   for (const char* letter : {"\u00E9", "\u4E00", "\u4E01", "\uAC00", "\U00020000"}) {
     const std::string text = replaced(letter);

@@ -9,7 +9,7 @@
 namespace trainctl::tokenizer {
 namespace {
 
-// Of Qwen2.5-0.5B's tokenizer.json.
+// Taken from Qwen2.5-0.5B's tokenizer.json.
 constexpr char kQwen[] = R"json({
   "normalizer": {"type": "NFC"},
   "pre_tokenizer": {"type": "Sequence", "pretokenizers": [

@@ -37,7 +37,7 @@ TEST(Utf8, NormalFormsAreThoseOfTheStandard) {
   EXPECT_EQ(*Normalized(std::string("a\0b", 3), NormalForm::kNfkc), std::string("a\0b", 3));
 }
 
-// As in the reference. U+0897 is a mark of class 230 since 16.0; U+105C9 decomposes since then.
+// Results match the reference. U+0897 is a mark of class 230 since 16.0; U+105C9 decomposes since then.
 TEST(Utf8, WhatUnicode9DoesNotKnowNeitherMovesNorDecomposes) {
   EXPECT_EQ(*Normalized("e\u0897\u0323\u0301", NormalForm::kNfc), "e\u0897\u0323\u0301");
   EXPECT_EQ(*Normalized("e\u0301\u0323\u0897e\u0301", NormalForm::kNfc), "\u1EB9\u0301\u0897\u00E9");

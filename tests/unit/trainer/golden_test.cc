@@ -363,7 +363,7 @@ TEST(LoadModelFolderTest, WeightsThatTheModelHasNoPlaceForAreAnError) {
   const absl::Status status = load(unbiased);
   EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData);
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("mlp.down_proj.bias"));
-  // A tied model has no place for a head of its own.
+  // A tied model has no place for a separate head.
   model::Architecture tied = golden.spec;
   tied.tie_embeddings = true;
   EXPECT_THAT(std::string(load(tied).message()), testing::HasSubstr("lm_head.weight differs from"));
@@ -378,8 +378,8 @@ double ValueOfHalf(uint16_t bits) {
 }
 
 TEST(LoadModelFolderTest, F16WeightsHaveTheirValuesAsFloats) {
-  // The embedding alone has an element for each of the 65,536 halves. Those that are not finite, which are
-  // refused, are written as the finite ones of half the exponent.
+  // The embedding has an element for each of the 65,536 halves. Non-finite halves would be rejected, so they
+  // are written as finite ones without the highest bit of the exponent.
   const auto half = [](int64_t i) {
     const auto bits = static_cast<uint16_t>(i);
     return (bits >> 10 & 31) == 31 ? static_cast<uint16_t>(bits & ~(1 << 14)) : bits;
