@@ -196,10 +196,10 @@ Finding Network(const std::string& root) {
   std::vector<std::string> up;
   const std::string folder = root + "/sys/class/net";
   for (const std::string& name : FolderEntries(folder)) {
-    if (name == "lo" || FirstLine(absl::StrCat(folder, "/", name, "/operstate")) != "up") continue;
+    if (name == "lo" || ReadFirstLine(absl::StrCat(folder, "/", name, "/operstate")) != "up") continue;
     int64_t megabits = 0;
     const bool known =
-        absl::SimpleAtoi(FirstLine(absl::StrCat(folder, "/", name, "/speed")), &megabits) && megabits > 0;
+        absl::SimpleAtoi(ReadFirstLine(absl::StrCat(folder, "/", name, "/speed")), &megabits) && megabits > 0;
     up.push_back(known ? absl::StrFormat("%s (%g Gb/s)", name, static_cast<double>(megabits) / 1000) : name);
   }
   if (up.empty()) {
@@ -219,13 +219,13 @@ Finding Rdma(const std::string& root, bool has_accelerators) {
       const std::string at = absl::StrCat(ports, "/", port);
       const std::string name = absl::StrCat(adapter, "/", port);
       // "4: ACTIVE"
-      if (!absl::EndsWith(FirstLine(at + "/state"), "ACTIVE")) {
+      if (!absl::EndsWith(ReadFirstLine(at + "/state"), "ACTIVE")) {
         inactive.push_back(name);
         continue;
       }
-      const std::string rate = FirstLine(at + "/rate");
+      const std::string rate = ReadFirstLine(at + "/rate");
       active.push_back(absl::StrCat(name, ": ", rate.empty() ? "unknown rate" : rate, ", ",
-                                    FirstLine(at + "/link_layer")));
+                                    ReadFirstLine(at + "/link_layer")));
     }
   }
   if (active.empty() && inactive.empty()) {

@@ -27,7 +27,7 @@ void AddDeviceFindings(const Sources& sources, Machine& machine);
 
 // Returns the first line of a small file, without surrounding white space. Returns "" if the file cannot be
 // read.
-std::string FirstLine(const std::string& path);
+std::string ReadFirstLine(const std::string& path);
 
 struct Limit {
   bool known = false;

@@ -44,7 +44,7 @@ Finding System(const std::string& root) {
     if (absl::ConsumePrefix(&line, "\"")) (void)absl::ConsumeSuffix(&line, "\"");
     name = std::string(line);
   }
-  const std::string kernel = FirstLine(root + "/proc/sys/kernel/osrelease");
+  const std::string kernel = ReadFirstLine(root + "/proc/sys/kernel/osrelease");
   return {.name = "system", .value = kernel.empty() ? name : absl::StrCat(name, ", kernel ", kernel)};
 }
 
@@ -72,7 +72,7 @@ Finding Memory(const Host& host) {
 
 // MemTotal in bytes; 0 where it cannot be read.
 int64_t MemoryOfMachine(const std::string& root) {
-  std::string line = FirstLine(root + "/proc/meminfo");
+  std::string line = ReadFirstLine(root + "/proc/meminfo");
   absl::string_view text = line;
   int64_t kib = 0;
   if (!absl::ConsumePrefix(&text, "MemTotal:") || !absl::ConsumeSuffix(&text, "kB")) return 0;
@@ -82,7 +82,7 @@ int64_t MemoryOfMachine(const std::string& root) {
 // What a container or a batch system has cut off of the machine.
 Finding ControlGroup(const std::string& root, const Host& host) {
   const int64_t machine_bytes = MemoryOfMachine(root);
-  const std::string online = FirstLine(root + "/sys/devices/system/cpu/online");
+  const std::string online = ReadFirstLine(root + "/sys/devices/system/cpu/online");
   const bool is_cut = host.memory_total_bytes < machine_bytes;
   const bool is_container = PathExists(root + "/.dockerenv") || PathExists(root + "/run/.containerenv") ||
                             PathExists(root + "/var/run/secrets/kubernetes.io");
@@ -103,7 +103,7 @@ Finding ControlGroup(const std::string& root, const Host& host) {
 }
 
 Finding Overcommit(const std::string& root) {
-  const std::string mode = FirstLine(root + "/proc/sys/vm/overcommit_memory");
+  const std::string mode = ReadFirstLine(root + "/proc/sys/vm/overcommit_memory");
   Finding finding{.name = "overcommit", .value = mode.empty() ? "unknown" : absl::StrCat("mode ", mode)};
   if (mode == "2") {
     finding.health = Health::kWarning;
@@ -207,7 +207,7 @@ Finding CoreFiles(const std::string& root) {
   const bool is_off = limit.known && !limit.unlimited && limit.soft == 0;
   Finding finding{.name = "core files", .value = is_off ? "off" : LimitBytesText(limit)};
   // The kernel passes the others to a program, which has its own rules.
-  const bool is_file = !absl::StartsWith(FirstLine(root + "/proc/sys/kernel/core_pattern"), "|");
+  const bool is_file = !absl::StartsWith(ReadFirstLine(root + "/proc/sys/kernel/core_pattern"), "|");
   if (limit.known && !is_off && is_file) {
     finding.health = Health::kNote;
     finding.advice =
@@ -270,7 +270,7 @@ Finding LockedMemory(const std::string& root, bool is_needed) {
 
 Finding Clock(const Sources& sources) {
   const std::string source =
-      FirstLine(sources.root + "/sys/devices/system/clocksource/clocksource0/current_clocksource");
+      ReadFirstLine(sources.root + "/sys/devices/system/clocksource/clocksource0/current_clocksource");
   Finding finding{
       .name = "clock",
       .value = absl::StrCat(absl::FormatTime("%Y-%m-%d %H:%M UTC", sources.now, absl::UTCTimeZone()),
@@ -287,7 +287,7 @@ Finding Clock(const Sources& sources) {
 }
 
 Finding Load(const std::string& root, const Host& host) {
-  const std::string line = FirstLine(root + "/proc/loadavg");
+  const std::string line = ReadFirstLine(root + "/proc/loadavg");
   const std::vector<std::string> words = absl::StrSplit(line, ' ');
   double load = 0;
   if (!absl::SimpleAtod(words[0], &load))

@@ -1,7 +1,7 @@
 #include <utility>
 
-#include "nn/operators.h"
 #include "nn/norm_gradient.h"
+#include "nn/operators.h"
 
 namespace trainctl::nn {
 namespace {

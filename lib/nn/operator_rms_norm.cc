@@ -1,5 +1,5 @@
-#include "nn/operators.h"
 #include "nn/norm_gradient.h"
+#include "nn/operators.h"
 
 namespace trainctl::nn {
 namespace {
