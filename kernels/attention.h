@@ -21,6 +21,9 @@ struct AttentionHeads {
   const void* queries = nullptr;
   const void* keys = nullptr;
   const void* values = nullptr;
+  float scale = 0;     // factor of the scores; 0 means 1 / sqrt(head_dim)
+  int64_t window = 0;  // number of keys that a query sees at most, including its own; 0 means no limit
+  float softcap = 0;   // if not 0, a scaled score s becomes softcap * tanh(s / softcap)
 };
 
 // The gradients of the same heads. dout has the strides of out, the others those of queries, keys and values.

@@ -96,7 +96,7 @@ void AddDeviceKernels(const Segment& segment, const AttentionAttributes& a, bool
 // thread gets whole heads or, in the forward, whole parts of a head's queries. All threads wait for the one
 // with the most work.
 Work KernelWork(const Segment& segment, const Operator& op, bool backward) {
-  const auto& [num_heads, kv_heads, head_dim] = op.As<AttentionAttributes>();
+  const auto& [num_heads, kv_heads, head_dim, scale, window, softcap] = op.As<AttentionAttributes>();
   const MicroBatchShape& shape = segment.shape;
   const int64_t threads = segment.threads;
   const int64_t dealt = shape.batch * kv_heads;
@@ -119,7 +119,7 @@ Work KernelWork(const Segment& segment, const Operator& op, bool backward) {
 
 Work WorkOfPass(const Segment& segment, const Operator& op, Pass pass, bool accumulate) {
   if (pass == Pass::kForward) return KernelWork(segment, op, /*backward=*/false);
-  const auto& [heads, kv_heads, head_dim] = op.As<AttentionAttributes>();
+  const auto& [heads, kv_heads, head_dim, scale, window, softcap] = op.As<AttentionAttributes>();
   Work work = KernelWork(segment, op, /*backward=*/true);
   const bool joins = segment.on_device && SupportsFlashAttention(segment.dtype, head_dim);
   if (joins || op.with_previous.Has(pass))

@@ -74,6 +74,12 @@ struct RopeAttributes {
 };
 struct AttentionAttributes {
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  double scale = 0;  // factor of the scores; 0 means 1 / sqrt(head_dim)
+  // Number of keys that a query sees at most, including its own (Mistral 7B, arXiv 2310.06825). 0 means no
+  // limit.
+  int64_t window = 0;
+  // If not 0, a scaled score s becomes softcap * tanh(s / softcap) (Gemma 2, arXiv 2408.00118).
+  double softcap = 0;
   bool operator==(const AttentionAttributes&) const = default;
 };
 struct SwiGluAttributes {

@@ -1,5 +1,5 @@
 // Causal attention within documents, with grouped-query heads, on a fused qkv activation. A query sees only
-// keys of its own document, at its own or an earlier position.
+// keys of its own document, at its own or an earlier position, and with a window only the last of them.
 //
 // Shapes: qkv is [batch, seq, (heads + 2 * kv_heads) * head_dim], with queries first, then keys, then values.
 // n = batch * seq is the number of tokens. AttentionForward and AttentionBackward select one of the
@@ -27,6 +27,9 @@ struct AttentionShape {
   int64_t heads = 0;
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
+  double scale = 0;  // these three as in model::AttentionAttributes
+  int64_t window = 0;
+  double softcap = 0;
 };
 
 // Each tensor is [n, heads, head_dim]; k and v have kv_heads heads.

@@ -162,8 +162,8 @@ class GraphAdder {
        << static_cast<int64_t>(angle_table);
   }
   void Add(const model::AttentionAttributes& a) {
-    const auto& [heads, kv_heads, head_dim] = a;
-    s_ << heads << kv_heads << head_dim;
+    const auto& [heads, kv_heads, head_dim, scale, window, softcap] = a;
+    s_ << heads << kv_heads << head_dim << scale << window << softcap;
   }
   void Add(const model::SwiGluAttributes& a) {
     const auto& [ffn, activation] = a;

@@ -75,7 +75,7 @@ double Distance(const at::Tensor& a, const at::Tensor& b) { return a.sub(b).abs(
 
 // LibTorch's own attention and its own gradient, in fp64.
 Answer OfLibTorch(const Example& e) {
-  const auto& [batch, seq_len, heads, kv_heads, head_dim] = e.shape;
+  const auto& [batch, seq_len, heads, kv_heads, head_dim, scale, window, softcap] = e.shape;
   const at::Tensor qkv = e.qkv.to(at::kDouble).requires_grad_();
   const std::vector<at::Tensor> parts = qkv.view({batch, seq_len, -1, head_dim})
                                             .transpose(1, 2)

@@ -152,7 +152,8 @@ class FieldChanger {
   template <typename Attributes>
   void ChangeAttributes(Attributes& attributes) {
     using namespace model;  // NOLINT(google-build-using-namespace)
-    if constexpr (std::is_same_v<Attributes, RopeAttributes>) {
+    if constexpr (std::is_same_v<Attributes, RopeAttributes> ||
+                  std::is_same_v<Attributes, AttentionAttributes>) {
       auto& [a, b, c, d, e, f] = attributes;
       Change(a, b, c, d, e, f);
     } else if constexpr (std::is_same_v<Attributes, HeadNormAttributes>) {
@@ -163,8 +164,7 @@ class FieldChanger {
       Change(a, b, c, d);
     } else if constexpr (std::is_same_v<Attributes, EmbeddingAttributes> ||
                          std::is_same_v<Attributes, RmsNormAttributes> ||
-                         std::is_same_v<Attributes, LayerNormAttributes> ||
-                         std::is_same_v<Attributes, AttentionAttributes>) {
+                         std::is_same_v<Attributes, LayerNormAttributes>) {
       auto& [a, b, c] = attributes;
       Change(a, b, c);
     } else if constexpr (std::is_same_v<Attributes, LinearAttributes> ||
