@@ -54,11 +54,10 @@ absl::Status EvaluateOnly(const InferenceRequest& request, InferenceModel& model
 }
 
 absl::Status SetLength(int64_t seq_len, recipe::Recipe& recipe) {
-  const int64_t most = model::LongestContext(recipe.model.spec);
+  const int64_t most = recipe.model.spec.max_position;
   if (seq_len > most) {
-    return UsageError(
-        absl::StrCat("--seq-len ", seq_len, " is above the ", most,
-                     " tokens that the model supports (max_position_embeddings or sliding_window)"));
+    return UsageError(absl::StrCat("--seq-len ", seq_len, " is above the ", most,
+                                   " tokens that the model supports (max_position_embeddings)"));
   }
   recipe.data.seq_len = seq_len;
   return absl::OkStatus();

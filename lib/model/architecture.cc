@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <iterator>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -89,6 +92,7 @@ absl::Status ValidateRopeScaling(const RopeScaling& scaling) {
     return UsageError(
         absl::StrCat("model.rope_scaling.factor = ", scaling.factor, " must be a number of at least 1"));
   }
+  if (scaling.kind == RopeScalingKind::kLinear) return absl::OkStatus();
   // The blend between the two bands divides by their difference.
   if (!std::isfinite(scaling.low_freq_factor) || !std::isfinite(scaling.high_freq_factor) ||
       scaling.low_freq_factor <= 0 || scaling.high_freq_factor <= scaling.low_freq_factor) {
@@ -98,6 +102,25 @@ absl::Status ValidateRopeScaling(const RopeScaling& scaling) {
   if (scaling.original_max_position < 1) {
     return UsageError(absl::StrCat(
         "model.rope_scaling.original_max_position = ", scaling.original_max_position, " must be at least 1"));
+  }
+  return absl::OkStatus();
+}
+
+// Checks the factors and caps, of which any may be zero only if 0 means that the model has none.
+absl::Status ValidateMultipliers(const Architecture& spec) {
+  const Attention& attention = AttentionOf(spec);
+  const std::tuple<const char*, double, bool> numbers[] = {
+      {"embedding_multiplier", spec.embedding_multiplier, false},
+      {"residual_multiplier", spec.residual_multiplier, false},
+      {"logit_multiplier", spec.logit_multiplier, false},
+      {"attention_scale", attention.scale, true},
+      {"attention_softcap", attention.softcap, true},
+      {"logit_softcap", spec.logit_softcap, true},
+      {"window_rope_theta", spec.window_rope_theta, true},
+  };
+  for (const auto& [name, value, may_be_zero] : numbers) {
+    if (std::isfinite(value) && (value > 0 || (may_be_zero && value == 0))) continue;
+    return UsageError(absl::StrCat("model.", name, " = ", value, " must be a positive number"));
   }
   return absl::OkStatus();
 }
@@ -120,6 +143,20 @@ void ChangeLayers(Architecture& spec, const Change& change) {
   std::vector<Layer> layers;
   for (int64_t i = 0; i < NumLayers(spec); ++i) change(layers.emplace_back(LayerAt(spec, i)), i);
   SetLayers(spec, layers);
+}
+
+// In the order of LayerTypesOf: without a window or with one, first those with RoPE.
+constexpr const char* kLayerTypes[] = {"full_attention", "sliding_attention", "full_attention_nope",
+                                       "sliding_attention_nope"};
+
+// Returns the length of the shortest list whose repetition begins with `list`.
+size_t ShortestRepeatedList(const std::vector<int>& list) {
+  size_t period = 1;
+  while (period < list.size() &&
+         !std::equal(list.begin() + static_cast<int64_t>(period), list.end(), list.begin())) {
+    ++period;
+  }
+  return period;
 }
 
 // The period with which the end of a list repeats: the one for which the part that does not repeat and one
@@ -204,11 +241,6 @@ int64_t WindowOf(const Architecture& spec) {
   return 0;
 }
 
-int64_t LongestContext(const Architecture& spec) {
-  const int64_t window = WindowOf(spec);
-  return window > 0 ? std::min(window, spec.max_position) : spec.max_position;
-}
-
 double WindowShare(const Architecture& spec) {
   const auto count = std::count_if(spec.layers.begin(), spec.layers.end(), [&](int kind) {
     return spec.kinds[static_cast<size_t>(kind)].attention.window > 0;
@@ -222,12 +254,65 @@ void SetWindow(Architecture& spec, int64_t window, int64_t period) {
   });
 }
 
+void ChangeWindow(Architecture& spec, int64_t window) {
+  const bool any = WindowOf(spec) > 0;
+  for (Layer& kind : spec.kinds) {
+    if (!any || kind.attention.window > 0) kind.attention.window = window;
+  }
+}
+
 void SetWindows(Architecture& spec, int64_t window, const std::vector<bool>& has_window) {
   TRAINCTL_CHECK(static_cast<int64_t>(has_window.size()) == NumLayers(spec));
   if (has_window.empty()) return;  // config.json does not state a valid number of layers
   ChangeLayers(spec, [&](Layer& layer, int64_t i) {
     layer.attention.window = has_window[static_cast<size_t>(i)] ? window : 0;
   });
+}
+
+void SetRopes(Architecture& spec, const std::vector<bool>& has_rope) {
+  TRAINCTL_CHECK(static_cast<int64_t>(has_rope.size()) == NumLayers(spec));
+  if (has_rope.empty()) return;  // config.json does not state a valid number of layers
+  ChangeLayers(spec,
+               [&](Layer& layer, int64_t i) { layer.attention.rope = has_rope[static_cast<size_t>(i)]; });
+}
+
+std::vector<std::string> LayerTypesOf(const Architecture& spec) {
+  std::vector<int> types;  // indices in kLayerTypes
+  for (int64_t i = 0; i < NumLayers(spec); ++i) {
+    const Attention& attention = LayerAt(spec, i).attention;
+    types.push_back((attention.window > 0 ? 1 : 0) + (attention.rope ? 0 : 2));
+  }
+  const auto is_uniform = [](const std::vector<int>& list) {
+    return std::adjacent_find(list.begin(), list.end(), std::not_equal_to<>()) == list.end();
+  };
+  const bool is_usual = types.empty() || (is_uniform(types) && types[0] < 2);
+  const Family* family = FindFamily(spec.family);
+  if (is_usual && (family == nullptr || BaseOfFamily(spec.family).layers.empty())) return {};
+  std::vector<std::string> names;
+  for (size_t i = 0; i < ShortestRepeatedList(types); ++i)
+    names.emplace_back(kLayerTypes[static_cast<size_t>(types[i])]);
+  return names;
+}
+
+absl::Status SetLayerTypes(Architecture& spec, const std::vector<std::string>& types) {
+  std::vector<bool> has_window, has_rope;
+  for (int64_t i = 0; i < NumLayers(spec) && !types.empty(); ++i) {
+    const std::string& name = types[static_cast<size_t>(i) % types.size()];
+    const auto* const found = std::find(std::begin(kLayerTypes), std::end(kLayerTypes), name);
+    if (found == std::end(kLayerTypes)) {
+      return UsageError(absl::StrCat("\"", name, "\" is not one of ", absl::StrJoin(kLayerTypes, ", ")));
+    }
+    const auto type = found - std::begin(kLayerTypes);
+    has_window.push_back(type % 2 == 1);
+    has_rope.push_back(type < 2);
+  }
+  if (has_window.empty()) return absl::OkStatus();
+  const int64_t window = WindowOf(spec);
+  const bool any_window = std::find(has_window.begin(), has_window.end(), true) != has_window.end();
+  if (any_window && window == 0) return UsageError("\"sliding_attention\" requires model.sliding_window");
+  SetWindows(spec, window, has_window);
+  SetRopes(spec, has_rope);
+  return absl::OkStatus();
 }
 
 absl::Status Validate(const Architecture& spec) {
@@ -246,6 +331,7 @@ absl::Status Validate(const Architecture& spec) {
     return UsageError(absl::StrCat("model.rope_share = ", spec.rope.share, " must be above 0 and at most 1"));
   }
   if (spec.rope.scaling.has_value()) TRAINCTL_RETURN_IF_ERROR(ValidateRopeScaling(*spec.rope.scaling));
+  TRAINCTL_RETURN_IF_ERROR(ValidateMultipliers(spec));
   double most = 0;
   for (const Layer& kind : spec.kinds)
     most = std::max(most, static_cast<double>(ParametersOf(spec, kind).total()));
@@ -271,17 +357,11 @@ std::vector<std::string> WhyNotTrainable(const Architecture& spec) {
       {any([](const Layer& layer) { return layer.attention.qk_norm == QkNorm::kWhole; }),
        "norms of queries and keys over all heads"},
       {any([](const Layer& layer) { return layer.attention.sinks; }), "attention sinks"},
-      {any([](const Layer& layer) { return layer.norms == NormPlaces::kShared; }),
-       "attention and an MLP that run in parallel"},
-      {any([](const Layer& layer) { return layer.norms == NormPlaces::kBeforeAndAfter; }),
-       "norms after attention and MLP"},
       {spec.embedding_norm, "a norm after the embedding"},
       {spec.head_bias, "a bias of the head"},
       {spec.dropout, "dropout"},
       {spec.learned_positions > 0, "learned positions"},
       {spec.rope.yarn, "YaRN positions (rope_scaling)"},
-      {WindowOf(spec) > 0 && (family == nullptr || family->windows != Windows::kAll),
-       "a sliding window in some of the layers (sliding_window)"},
   };
   for (const auto& [has, feature] : features) {
     if (has) reasons.emplace_back(feature);
@@ -337,6 +417,43 @@ bool CanHaveBiases(const Family& family, const Architecture& spec) {
   return false;
 }
 
+// Returns UsageError if a field has a value that a config.json of the family cannot state.
+absl::Status CheckStated(const Family& family, const Architecture& spec) {
+  const Attention& attention = AttentionOf(spec);
+  const double share = WindowShare(spec);
+  const bool may_be_mixed = family.windows != Windows::kNone && family.windows != Windows::kAll;
+  const bool fits_windows =
+      family.windows == Windows::kNone ? share == 0 : may_be_mixed || share == 0 || share == 1;
+  const auto rope_fits = [&](const Layer& layer) {
+    if (family.no_positions == NoPositions::kListed || layer.attention.rope) return true;
+    return family.no_positions == NoPositions::kUnwindowed && layer.attention.window == 0;
+  };
+  const bool is_nope_elsewhere = family.no_positions == NoPositions::kUnwindowed && share > 0;
+  const auto rope_is_complete = [&](const Layer& layer) {
+    return !is_nope_elsewhere || layer.attention.window > 0 || !layer.attention.rope;
+  };
+  const bool fits_ropes = std::all_of(spec.kinds.begin(), spec.kinds.end(), rope_fits) &&
+                          std::all_of(spec.kinds.begin(), spec.kinds.end(), rope_is_complete);
+  const bool states_logits = family.states_multipliers || family.logit_multiplier_key != nullptr;
+  const std::pair<bool, const char*> fields[] = {
+      {fits_windows, "sliding_window"},
+      {fits_ropes, "layer_types"},
+      {(family.window_rope_theta > 0) == (spec.window_rope_theta > 0), "window_rope_theta"},
+      {family.states_multipliers || spec.embedding_multiplier == 1, "embedding_multiplier"},
+      {family.states_multipliers || spec.residual_multiplier == 1, "residual_multiplier"},
+      {states_logits || spec.logit_multiplier == 1, "logit_multiplier"},
+      {(family.score_scale != ScoreScale::kHeadDim) == (attention.scale > 0), "attention_scale"},
+      {family.states_softcaps || attention.softcap == 0, "attention_softcap"},
+      {family.states_softcaps || spec.logit_softcap == 0, "logit_softcap"},
+  };
+  for (const auto& [fits, field] : fields) {
+    if (fits) continue;
+    return UsageError(absl::StrCat("model.", field, " has a value that models of the family ", spec.family,
+                                   " cannot have"));
+  }
+  return absl::OkStatus();
+}
+
 // Every model that is trained can be exported, so its config.json must be able to describe it.
 absl::Status CheckExpressible(const Architecture& spec) {
   const Family& family = *FindFamily(spec.family);
@@ -349,12 +466,13 @@ absl::Status CheckExpressible(const Architecture& spec) {
                                    " and model.mlp_bias = ", MlpOf(spec).bias ? "true" : "false",
                                    " do not go together in models of the family ", spec.family));
   }
+  TRAINCTL_RETURN_IF_ERROR(CheckStated(family, spec));
   if (!family.has_head_dim && attention.head_dim * attention.heads != spec.hidden) {
     return UsageError(absl::StrCat("model.head_dim = ", attention.head_dim,
                                    " must be model.hidden / model.heads in models of the family ",
                                    spec.family));
   }
-  if (family.rope_share == 1 && spec.rope.share != 1) {
+  if (!StatesRopeShare(family) && spec.rope.share != 1) {
     return UsageError(absl::StrCat("model.rope_share = ", spec.rope.share,
                                    " must be 1 in models of the family ", spec.family));
   }

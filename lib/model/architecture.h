@@ -18,12 +18,18 @@
 
 namespace trainctl::model {
 
-// RoPE frequency scaling of Llama 3.1 (`rope_type = "llama3"` in transformers).
+// How RoPE's frequencies are scaled, as `rope_type` in transformers: those of low frequency are divided by
+// the factor (Llama 3.1), or all of them (position interpolation, arXiv 2306.15595).
+enum class RopeScalingKind : uint8_t { kLlama3, kLinear };
+
 struct RopeScaling {
   double factor = 8.0;
+  // Only for kLlama3:
   double low_freq_factor = 1.0;
   double high_freq_factor = 4.0;
   int64_t original_max_position = 8192;
+
+  RopeScalingKind kind = RopeScalingKind::kLlama3;
   bool operator==(const RopeScaling&) const = default;
 };
 
@@ -43,6 +49,7 @@ enum class NormKind : uint8_t { kRms, kLayer };
 struct Norm {
   NormKind kind = NormKind::kRms;
   kernels::Gain gain = kernels::Gain::kWeight;
+  bool bias = true;  // of kLayer; kRms has none
   double eps = 1e-5;
   bool operator==(const Norm&) const = default;
 };
@@ -69,6 +76,9 @@ struct Attention {
   // Sliding window: number of tokens that a query attends to, including its own (Mistral, arXiv 2310.06825).
   // 0 for no limit.
   int64_t window = 0;
+  double scale = 0;    // factor of the scores; 0 for 1 / sqrt(head_dim)
+  double softcap = 0;  // scores s become softcap * tanh(s / softcap) (Gemma 2, arXiv 2408.00118); 0 for none
+  bool rope = true;    // false for a layer without positions (NoPE, arXiv 2305.19466)
   bool qkv_bias = false;
   bool out_bias = false;
   // Whether each head has a learned attention sink, a score that belongs to no token (gpt-oss, arXiv
@@ -102,8 +112,13 @@ struct Experts {
 };
 
 // Positions of the norms in a layer: one before attention and one before the MLP; one shared by attention and
-// MLP, which run in parallel (GPT-J); or one before and one after each of them (Gemma 2, arXiv 2408.00118).
-enum class NormPlaces : uint8_t { kBefore, kShared, kBeforeAndAfter };
+// MLP, which run in parallel (GPT-J); one before and one after each of them (Gemma 2, arXiv 2408.00118); one
+// after each of them (EXAONE 4, arXiv 2507.11407); or one before each of them, which run in parallel
+// (GPT-NeoX, arXiv 2204.06745).
+enum class NormPlaces : uint8_t { kBefore, kShared, kBeforeAndAfter, kAfter, kParallel };
+inline bool HasNormsAfter(NormPlaces places) {
+  return places == NormPlaces::kBeforeAndAfter || places == NormPlaces::kAfter;
+}
 
 struct Layer {
   Attention attention;
@@ -125,7 +140,14 @@ struct Architecture {
   int64_t max_position = 8192;    // longest sequence that the model is designed for, in tokens
   int64_t learned_positions = 0;  // rows of the position table; 0 for rotary, ALiBi or no positions
   Rope rope;
+  // RoPE's theta in layers with a window, whose frequencies are not scaled (Gemma 3, arXiv 2503.19786). 0 if
+  // those layers use `rope`.
+  double window_rope_theta = 0;
   Norm norm;
+  // Factors of the embedding's output, of what attention and MLP add to the residual stream, and of the
+  // logits (Granite, arXiv 2405.04324).
+  double embedding_multiplier = 1, residual_multiplier = 1, logit_multiplier = 1;
+  double logit_softcap = 0;  // logits x become logit_softcap * tanh(x / logit_softcap) (Gemma 2); 0 for none
   bool scales_embedding =
       false;                    // whether the embedding's output is multiplied by the square root of `hidden`
   bool embedding_norm = false;  // whether a norm follows the embedding (BLOOM, arXiv 2211.05100)
@@ -157,8 +179,8 @@ inline const Layer& LayerAt(const Architecture& spec, int64_t layer) {
   return spec.kinds[static_cast<size_t>(spec.layers[static_cast<size_t>(layer)])];
 }
 
-// Return the fields that all layers share. Only windows and experts differ between the layers of any known
-// model, so do not read those here.
+// Return the fields that all layers share. Only windows, RoPE and experts differ between the layers of any
+// known model, so do not read those here.
 inline const Attention& AttentionOf(const Architecture& spec) { return spec.kinds[0].attention; }
 inline const Mlp& MlpOf(const Architecture& spec) { return spec.kinds[0].mlp; }
 // Returns the number of elements at the beginning of each head that RoPE rotates.
@@ -196,16 +218,26 @@ void SetExperts(Architecture& spec, const std::optional<Experts>& experts, int64
 
 // Returns the sliding window of the layers that have one, in tokens, or 0 if no layer has one.
 int64_t WindowOf(const Architecture& spec);
-// Returns the longest sequence, in tokens, for which the trainer computes the model as defined. This is
-// `max_position` or, if it is shorter, the sliding window, because the trainer computes full attention.
-int64_t LongestContext(const Architecture& spec);
 // Returns the fraction of layers that have a window. The model must have at least one layer.
 double WindowShare(const Architecture& spec);
 // Sets the window of all layers. If `period` is positive, every `period`-th layer gets no window.
 void SetWindow(Architecture& spec, int64_t window, int64_t period = 0);
+// Sets the window of the layers that have one or, if none has, of all layers.
+void ChangeWindow(Architecture& spec, int64_t window);
 // Sets the window of the layers for which `has_window` is true, and removes it from the others. `has_window`
 // has one value per layer.
 void SetWindows(Architecture& spec, int64_t window, const std::vector<bool>& has_window);
+// Sets RoPE (Attention::rope) of each layer. `has_rope` has one value per layer.
+void SetRopes(Architecture& spec, const std::vector<bool>& has_rope);
+
+// The layers' attention, as in `model.layer_types` of a recipe: "full_attention" or "sliding_attention", with
+// "_nope" appended if the layer has no RoPE. Returns the shortest list that gives all layers when it is
+// repeated. Returns an empty list if all layers have RoPE and the same type, unless that is unusual for the
+// family.
+std::vector<std::string> LayerTypesOf(const Architecture& spec);
+// Sets the types of all layers by repeating a list of such names. Layers with a window get the window of the
+// model. Returns UsageError if a name is unknown, or if there is a window in the list and none in the model.
+absl::Status SetLayerTypes(Architecture& spec, const std::vector<std::string>& types);
 
 // Returns UsageError if a size is out of range, `heads` is not a multiple of `kv_heads`, or `top_k` is not
 // between 1 and `num_experts`. Also returns UsageError if a norm, RoPE or initialization constant is invalid,

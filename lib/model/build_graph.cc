@@ -26,6 +26,7 @@ class BlockBuilder {
       : spec_(spec),
         attention_(layer.attention),
         mlp_(layer.mlp),
+        norms_(layer.norms),
         names_(*FindParameterNames(spec.family)),
         inventory_(inventory) {
     segment_.shape = options.shape;
@@ -46,28 +47,33 @@ class BlockBuilder {
              .weights = {Read(absl::StrCat(names_.embedding, ".weight"))}},
             "hidden");
     const int hidden = LeaveProducts(looked_up);
-    segment_.outputs = {spec_.scales_embedding ? AddEmbeddingScale(hidden) : hidden};
+    segment_.outputs = {AddScale(hidden, EmbeddingFactor(), "hidden_scaled")};
   }
 
   // `number` is the index of a layer of this kind.
   void BuildLayer(int64_t number) {
     const std::string prefix = absl::StrCat(names_.layers, number, ".");
     const int input = AddInput();
-    const int normed = EnterProducts(AddNorm(input, prefix + names_.attention_norm, "attention_input"));
-    const int attended = AddAttention(normed, prefix);
+    const int attention_input = AddNormBefore(input, prefix, names_.attention_norm, "attention_input");
+    const int attended = AddAttention(attention_input, prefix);
     const int projected = AddLastProduct(attended, prefix, names_.attention_output, attention_.out_bias,
                                          EvenShare(prefix + names_.attention_output), "attention_output");
-    const int middle = AddResidual(input, projected, "middle");
-    const int mlp_input = EnterProducts(AddNorm(middle, prefix + names_.mlp_norm, "mlp_input"));
+    const int middle = AddUpdate(input, projected, prefix, names_.after_attention_norm, "middle");
+    const int read_by_mlp = norms_ == NormPlaces::kParallel ? input : middle;
+    const int mlp_input = norms_ == NormPlaces::kShared
+                              ? attention_input
+                              : AddNormBefore(read_by_mlp, prefix, names_.mlp_norm, "mlp_input");
     const int64_t ffn = EvenShare(prefix + names_.up);
     const int activated = mlp_.gated ? AddGatedUp(mlp_input, prefix, ffn) : AddUp(mlp_input, prefix, ffn);
     const int down = AddLastProduct(activated, prefix, names_.down, mlp_.bias, ffn, "mlp_output");
-    segment_.outputs = {AddResidual(middle, down, "output")};
+    segment_.outputs = {AddUpdate(middle, down, prefix, names_.after_mlp_norm, "output")};
   }
 
+  // Forms nothing again, because it keeps nothing for a later backward.
   void BuildHead() {
-    forms_again_ = false;  // the head keeps nothing for a later backward
-    const int normed = EnterProducts(AddNorm(AddInput(), names_.final_norm, "head_input"));
+    const int normed = AddNorm(AddInput(), names_.final_norm, "head_input");
+    // The factor of the logits, applied to the smaller matrix that they are computed from.
+    const int scaled = EnterProducts(AddScale(normed, spec_.logit_multiplier, "head_input_scaled"));
     const std::string matrix = spec_.tie_embeddings ? names_.embedding : names_.head;
     const TensorShare tokens = Share(matrix);
     // The first rank has the most rows of the matrix. Every rank computes the same number of
@@ -78,8 +84,9 @@ class BlockBuilder {
         .hidden = spec_.hidden,
         .vocab = tokens.count,
         .rows_at_once = LogitRowsAtOnce(segment_.shape, most, segment_.dtype, segment_.on_device),
-        .first = tokens.begin};
-    Add({.attributes = attributes, .inputs = {normed}, .weights = {Read(matrix + ".weight")}}, "loss");
+        .first = tokens.begin,
+        .softcap = spec_.logit_softcap};
+    Add({.attributes = attributes, .inputs = {scaled}, .weights = {Read(matrix + ".weight")}}, "loss");
   }
 
   Segment TakeSegment() {
@@ -136,24 +143,37 @@ class BlockBuilder {
     return outputs.empty() ? -1 : outputs[0];
   }
 
-  int AddNorm(int input, const std::string& module, const std::string& name) {
+  // `forms_again` is whether the backward may compute the norm again.
+  int AddNorm(int input, const std::string& module, const std::string& name, bool forms_again = false) {
     const Norm& norm = spec_.norm;
-    Operator op{.inputs = {input}, .weights = {Read(module + ".weight")}, .formed_again = forms_again_};
+    Operator op{.inputs = {input}, .weights = {Read(module + ".weight")}, .formed_again = forms_again};
     if (norm.kind == NormKind::kLayer) {
       op.attributes = LayerNormAttributes{.hidden = spec_.hidden, .eps = norm.eps, .gain = norm.gain};
-      op.biases = {Read(module + ".bias")};
+      if (norm.bias) op.biases = {Read(module + ".bias")};
     } else {
       op.attributes = RmsNormAttributes{.hidden = spec_.hidden, .eps = norm.eps, .gain = norm.gain};
     }
     return Add(std::move(op), name);
   }
 
-  // Rounds the factor to the type of the weights, as transformers does.
-  int AddEmbeddingScale(int input) {
+  // Adds the norm before attention or MLP, if there is one, and returns the input of their products.
+  int AddNormBefore(int input, const std::string& prefix, const char* module, const std::string& name) {
+    if (norms_ == NormPlaces::kAfter) return EnterProducts(input);
+    return EnterProducts(AddNorm(input, prefix + module, name, forms_again_));
+  }
+
+  // The square root of the hidden size is rounded to the type of the weights, as transformers does.
+  double EmbeddingFactor() const {
+    if (!spec_.scales_embedding) return spec_.embedding_multiplier;
     const auto root = static_cast<float>(std::sqrt(static_cast<double>(spec_.hidden)));
-    const double factor = segment_.dtype == DType::kBF16 ? RoundToBf16(root) : root;
+    return spec_.embedding_multiplier * (segment_.dtype == DType::kBF16 ? RoundToBf16(root) : root);
+  }
+
+  // Returns `input` itself if the factor is 1.
+  int AddScale(int input, double factor, const std::string& name) {
+    if (factor == 1) return input;
     return Add({.attributes = ScaleAttributes{.cols = spec_.hidden, .factor = factor}, .inputs = {input}},
-               "hidden_scaled");
+               name);
   }
 
   int AddGatedUp(int input, const std::string& prefix, int64_t ffn) {
@@ -171,6 +191,14 @@ class BlockBuilder {
                 .inputs = {up},
                 .formed_again = forms_again_},
                "activated");
+  }
+
+  // Adds the output of attention or MLP to the residual stream. `module` is the norm after it, if there is
+  // one.
+  int AddUpdate(int stream, int update, const std::string& prefix, const char* module,
+                const std::string& name) {
+    if (HasNormsAfter(norms_)) update = AddNorm(update, prefix + module, name + "_update");
+    return AddResidual(stream, AddScale(update, spec_.residual_multiplier, name + "_scaled"), name);
   }
 
   int AddExchange(int input, TensorExchange way, const char* what) {
@@ -228,20 +256,28 @@ class BlockBuilder {
     const int qkv = AddLinear(input, prefix, {names_.query, names_.key, names_.value}, attention_.qkv_bias,
                               spec_.hidden, row, "qkv");
     const int normed = attention_.qk_norm == QkNorm::kHead ? AddHeadNorm(qkv, prefix, heads, kv_heads) : qkv;
-    const int rotated = Add({.attributes = RopeAttributes{.rotated_heads = heads + kv_heads,
-                                                          .head_dim = attention_.head_dim,
-                                                          .rotated_dim = RotatedDim(spec_),
-                                                          .pairs = spec_.rope.pairs,
-                                                          .row = row,
-                                                          .angle_table = 0},
-                             .inputs = {normed}},
-                            "qkv_rotated");
-    return Add(
-        {.attributes =
-             AttentionAttributes{.heads = heads, .kv_heads = kv_heads, .head_dim = attention_.head_dim},
-         .inputs = {rotated},
-         .formed_again = forms_attention_again_},
-        "attended");
+    const int rotated = attention_.rope ? AddRope(normed, heads + kv_heads, row) : normed;
+    return Add({.attributes = AttentionAttributes{.heads = heads,
+                                                  .kv_heads = kv_heads,
+                                                  .head_dim = attention_.head_dim,
+                                                  .scale = attention_.scale,
+                                                  .window = attention_.window,
+                                                  .softcap = attention_.softcap},
+                .inputs = {rotated},
+                .formed_again = forms_attention_again_},
+               "attended");
+  }
+
+  int AddRope(int qkv, int64_t rotated_heads, int64_t row) {
+    const bool has_own_table = attention_.window > 0 && spec_.window_rope_theta > 0;
+    return Add({.attributes = RopeAttributes{.rotated_heads = rotated_heads,
+                                             .head_dim = attention_.head_dim,
+                                             .rotated_dim = RotatedDim(spec_),
+                                             .pairs = spec_.rope.pairs,
+                                             .row = row,
+                                             .angle_table = has_own_table ? size_t{1} : size_t{0}},
+                .inputs = {qkv}},
+               "qkv_rotated");
   }
 
   int AddHeadNorm(int qkv, const std::string& prefix, int64_t heads, int64_t kv_heads) {
@@ -264,6 +300,7 @@ class BlockBuilder {
   const Architecture& spec_;
   const Attention& attention_;
   const Mlp& mlp_;
+  NormPlaces norms_;
   const ParameterNames& names_;
   const std::vector<Parameter>& inventory_;
   int64_t border_rows_ = 0;
@@ -283,8 +320,13 @@ std::vector<int> FirstParameters(const Architecture& spec, const std::vector<Par
 
 }  // namespace
 
-AngleTable AnglesOf(const Architecture& spec) {
-  return {.rotated_dim = RotatedDim(spec), .theta = spec.rope.theta, .scaling = spec.rope.scaling};
+std::vector<AngleTable> AnglesOf(const Architecture& spec) {
+  const int64_t rotated_dim = RotatedDim(spec);
+  std::vector<AngleTable> tables = {
+      {.rotated_dim = rotated_dim, .theta = spec.rope.theta, .scaling = spec.rope.scaling}};
+  if (spec.window_rope_theta > 0)
+    tables.push_back({.rotated_dim = rotated_dim, .theta = spec.window_rope_theta});
+  return tables;
 }
 
 int64_t Graph::border_bytes() const {
@@ -302,7 +344,7 @@ bool Graph::is_tied() const {
 std::shared_ptr<const Graph> BuildGraph(const Architecture& spec, const std::vector<Parameter>& inventory,
                                         const SegmentOptions& options) {
   auto graph = std::make_shared<Graph>();
-  graph->angles = {AnglesOf(spec)};
+  graph->angles = AnglesOf(spec);
   // Equal segments are one kind, in whichever layers they occur.
   const auto add = [&](BlockBuilder builder) {
     Graph::Block& block = graph->blocks.emplace_back();

@@ -261,7 +261,7 @@ void ReadExperts(Reader& reader, const Family& family, Architecture& spec) {
 }
 
 // Returns, for each layer, whether it has a window according to the family's rule.
-std::vector<bool> UsuallyWindowed(Reader& reader, Windows windows, int64_t layers) {
+std::vector<bool> UsuallyWindowed(Reader& reader, const Family& family, int64_t layers) {
   std::vector<bool> has_window(static_cast<size_t>(layers));
   const auto set = [&](auto rule) {
     for (size_t i = 0; i < has_window.size(); ++i) has_window[i] = rule(i);
@@ -270,16 +270,17 @@ std::vector<bool> UsuallyWindowed(Reader& reader, Windows windows, int64_t layer
   const auto all_but_every = [&](size_t period) {
     return set([period](size_t i) { return (i + 1) % period != 0; });
   };
-  switch (windows) {
+  switch (family.windows) {
     case Windows::kNone:
       return has_window;
     case Windows::kAll:
+    case Windows::kListed:
       return set([](size_t) { return true; });
     case Windows::kEverySecond:
       return all_but_every(2);
     case Windows::kPattern:
-      return all_but_every(
-          static_cast<size_t>(std::max<int64_t>(1, reader.Int({"sliding_window_pattern"}, 6))));
+      return all_but_every(static_cast<size_t>(
+          std::max<int64_t>(1, reader.Int({"sliding_window_pattern"}, family.window_period))));
     case Windows::kUpper: {
       const auto first = static_cast<size_t>(reader.Int({"max_window_layers"}, 28));
       return set([first](size_t i) { return i >= first; });
@@ -288,15 +289,26 @@ std::vector<bool> UsuallyWindowed(Reader& reader, Windows windows, int64_t layer
   return has_window;
 }
 
+void RefuseOtherTypes(Reader& reader, const Json& types) {
+  for (const Json& type : types) {
+    if (type == "sliding_attention" || type == "full_attention") continue;
+    return reader.Refuse(
+        "layer_types",
+        "a list of \"full_attention\" and \"sliding_attention\" (nothing else is implemented)");
+  }
+}
+
 // Returns, for each layer, whether it has a window. If the file has `layer_types`, they determine the first
 // `stated` layers, except in families in which all layers have one: those ignore `layer_types`. The family's
 // rule determines all other layers.
-std::vector<bool> WindowedLayers(Reader& reader, Windows windows, int64_t stated, int64_t layers) {
+std::vector<bool> WindowedLayers(Reader& reader, const Family& family, int64_t stated, int64_t layers) {
   const Json* types = reader.Find({"layer_types"});
-  const bool has_types = windows != Windows::kAll && types != nullptr && types->is_array() && !types->empty();
+  const bool has_types =
+      family.windows != Windows::kAll && types != nullptr && types->is_array() && !types->empty();
   if (has_types) stated = std::min(stated, layers);
   std::vector<bool> has_window(static_cast<size_t>(layers));
-  if (!has_types || stated < layers) has_window = UsuallyWindowed(reader, windows, layers);
+  if (!has_types || stated < layers) has_window = UsuallyWindowed(reader, family, layers);
+  if (has_types) RefuseOtherTypes(reader, *types);
   for (size_t i = 0; has_types && i < static_cast<size_t>(stated); ++i)
     has_window[i] = (*types)[i % types->size()] == "sliding_attention";
   return has_window;
@@ -307,13 +319,29 @@ void ReadWindow(Reader& reader, const Family& family, int64_t stated_layers, Arc
   if (windows == Windows::kNone) return;
   const int64_t window = reader.Int({"sliding_window"}, reader.Has("sliding_window") ? 0 : family.window);
   if (!reader.Bool("use_sliding_window", windows != Windows::kUpper)) return;
-  SetWindows(spec, window, WindowedLayers(reader, windows, stated_layers, NumLayers(spec)));
+  const std::vector<bool> has_window = WindowedLayers(reader, family, stated_layers, NumLayers(spec));
+  if (window == 0) return;
+  SetWindows(spec, window, has_window);
+  if (family.no_positions == NoPositions::kUnwindowed) SetRopes(spec, has_window);
+}
+
+// Reads which layers have RoPE, where a list says it.
+void ReadNoRopeLayers(Reader& reader, const Family& family, Architecture& spec) {
+  if (family.no_positions != NoPositions::kListed) return;
+  const auto period = static_cast<size_t>(reader.Int({"no_rope_layer_interval"}, kNoRopeLayerInterval));
+  const Json* listed = reader.Find({"no_rope_layers"});  // 1 for a layer with RoPE
+  const bool has_list = listed != nullptr && listed->is_array() && !listed->empty();
+  std::vector<bool> has_rope(spec.layers.size());
+  for (size_t i = 0; i < has_rope.size(); ++i) {
+    has_rope[i] = has_list ? (*listed)[i % listed->size()] == 1 : period == 0 || (i + 1) % period != 0;
+  }
+  SetRopes(spec, has_rope);
 }
 
 // A family in which heads are always rotated as a whole ignores other fractions, so they are refused.
-void ReadRopeShare(Reader& reader, const Family& family, Architecture& spec) {
-  if (family.rope_share == 1) return reader.Only("partial_rotary_factor", 1.0);
-  spec.rope.share = reader.Number({"partial_rotary_factor"}, spec.rope.share);
+void ReadRopeShare(Reader& reader, const char* key, const Family& family, Architecture& spec) {
+  if (!StatesRopeShare(family)) return reader.Only(key, 1.0);
+  spec.rope.share = reader.Number({key}, spec.rope.share);
 }
 
 // `rope_scaling`, or `rope_parameters` of newer transformers (which carries rope_theta as well).
@@ -325,14 +353,14 @@ std::vector<std::string> ReadRopeTable(const Json& object, const Family& family,
   static const auto* default_kind = new Json("default");
   if (kind == nullptr) {
     if (object.contains("factor")) {
-      reader.Refuse("rope_type", "\"llama3\" or \"default\"");
+      reader.Refuse("rope_type", "\"llama3\", \"linear\" or \"default\"");
       return reader.unknown_fields();
     }
     kind = default_kind;  // as in transformers
   }
   if (old_kind != nullptr && *kind != *old_kind) reader.Refuse("type", "equal to 'rope_type'");
   spec.rope.theta = reader.Number({"rope_theta"}, spec.rope.theta);
-  ReadRopeShare(reader, family, spec);
+  ReadRopeShare(reader, "partial_rotary_factor", family, spec);
   if (*kind == "llama3") {
     RopeScaling& scaling = spec.rope.scaling.emplace();
     for (const auto& [key, value] : {std::pair{"factor", &scaling.factor},
@@ -344,25 +372,48 @@ std::vector<std::string> ReadRopeTable(const Json& object, const Family& family,
     constexpr char kOriginal[] = "original_max_position_embeddings";
     if (reader.Find({kOriginal}) == nullptr) reader.Refuse(kOriginal, "a whole number");
     scaling.original_max_position = reader.Position({kOriginal}, scaling.original_max_position);
-  } else if (*kind == "default" || (*kind == "linear" && object.value("factor", Json()) == 1.0)) {
-    reader.Only("factor", 1.0);  // linear scaling divides every frequency by it
+  } else if (*kind == "default") {
+    reader.Only("factor", 1.0);
+  } else if (*kind == "linear") {
+    const double factor = reader.Number({"factor"}, 0);
+    if (factor <= 0) reader.Refuse("factor", "a positive number");
+    if (factor != 1) spec.rope.scaling = RopeScaling{.factor = factor, .kind = RopeScalingKind::kLinear};
   } else {
     spec.rope.yarn = *kind == "yarn";
     reader.Refuse(old_kind == kind ? "type" : "rope_type",
-                  "\"llama3\" or \"default\" (no other scaling is implemented)");
+                  "\"llama3\", \"linear\" or \"default\" (no other scaling is implemented)");
   }
   reader.RefuseTheRest([](const std::string&, const Json& value) { return value.is_null(); });
   return reader.unknown_fields();
 }
 
+// Reads `rope_parameters` of a family in which layers with a window have a table of their own: an object with
+// both tables. Returns that of the other layers, and null if the field is absent.
+const Json* ReadTablesByLayerType(Reader& reader, Architecture& spec) {
+  const Json* tables = reader.Find({"rope_parameters"});
+  if (tables == nullptr || !tables->contains("sliding_attention")) return tables;
+  const Json& windowed = (*tables)["sliding_attention"];
+  const bool is_plain = windowed.is_object() && windowed.value("rope_type", Json("default")) == "default";
+  if (is_plain && windowed.contains("rope_theta") && windowed["rope_theta"].is_number()) {
+    spec.window_rope_theta = windowed["rope_theta"].get<double>();
+  } else if (!is_plain) {
+    reader.Refuse("rope_parameters", "\"default\" for sliding_attention (nothing else is implemented)");
+  }
+  const auto full = tables->find("full_attention");
+  return full == tables->end() ? nullptr : &*full;
+}
+
 void ReadRope(Reader& reader, const Family& family, Architecture& spec) {
-  spec.rope.theta = reader.Number({"rope_theta"}, family.rope_theta);
+  spec.rope.theta = reader.Number({family.rope_theta_key}, family.rope_theta);
   spec.rope.share = family.rope_share;
-  if (family.rope_share != 1) ReadRopeShare(reader, family, spec);
+  if (StatesRopeShare(family)) ReadRopeShare(reader, family.rope_share_key, family, spec);
   const double outer_theta = spec.rope.theta;
+  const bool has_two = family.window_rope_theta > 0;
+  if (has_two) spec.window_rope_theta = reader.Number({"rope_local_base_freq"}, family.window_rope_theta);
   std::optional<RopeScaling> first;
   for (const char* table : {"rope_scaling", "rope_parameters"}) {
-    const Json* object = reader.Find({table});
+    const bool is_by_type = has_two && absl::string_view(table) == "rope_parameters";
+    const Json* object = is_by_type ? ReadTablesByLayerType(reader, spec) : reader.Find({table});
     if (object == nullptr) continue;
     const bool is_second = spec.rope.scaling.has_value() || first.has_value();
     first = std::exchange(spec.rope.scaling, std::nullopt);
@@ -372,8 +423,39 @@ void ReadRope(Reader& reader, const Family& family, Architecture& spec) {
     if (is_second && first != spec.rope.scaling)
       reader.Refuse("rope_scaling", "the same as 'rope_parameters'");
   }
-  if (reader.Find({"rope_theta"}) != nullptr && spec.rope.theta != outer_theta) {
-    reader.Refuse("rope_theta", absl::StrCat("the same as in the rope table (", spec.rope.theta, ")"));
+  if (reader.Find({family.rope_theta_key}) != nullptr && spec.rope.theta != outer_theta) {
+    reader.Refuse(family.rope_theta_key,
+                  absl::StrCat("the same as in the rope table (", spec.rope.theta, ")"));
+  }
+}
+
+// Reads a cap of scores or logits. Null means that there is none.
+double ReadSoftcap(Reader& reader, const char* key, double fallback) {
+  return reader.Number({key}, reader.Has(key) ? 0 : fallback);
+}
+
+void ReadMultipliers(Reader& reader, const Family& family, Architecture& spec) {
+  if (family.states_softcaps) {
+    SetEach(spec, &Attention::softcap,
+            ReadSoftcap(reader, "attn_logit_softcapping", family.attention_softcap));
+    spec.logit_softcap = ReadSoftcap(reader, "final_logit_softcapping", family.logit_softcap);
+  }
+  if (family.states_multipliers) {
+    spec.embedding_multiplier = reader.Number({"embedding_multiplier"}, 1);
+    spec.residual_multiplier = reader.Number({"residual_multiplier"}, 1);
+    spec.logit_multiplier = 1 / reader.Number({"logits_scaling"}, 1);
+  }
+  if (family.logit_multiplier_key != nullptr)
+    spec.logit_multiplier = reader.Number({family.logit_multiplier_key}, family.logit_multiplier);
+  switch (family.score_scale) {
+    case ScoreScale::kHeadDim:
+      return;
+    case ScoreScale::kPreAttnScalar: {
+      const double scalar = reader.Number({"query_pre_attn_scalar"}, family.query_pre_attn_scalar);
+      return SetEach(spec, &Attention::scale, 1 / std::sqrt(scalar));
+    }
+    case ScoreScale::kMultiplier:
+      return SetEach(spec, &Attention::scale, reader.Number({"attention_multiplier"}, 1));
   }
 }
 
@@ -385,6 +467,7 @@ void ReadMathematics(Reader& reader, const Family& family, Architecture& spec) {
       reader.Number({family.norm_eps_key, "layer_norm_eps", "layer_norm_epsilon"}, family.norm_eps);
   spec.init_std = reader.Number({"initializer_range"}, spec.init_std);
   ReadRope(reader, family, spec);
+  ReadMultipliers(reader, family, spec);
 }
 
 void RefuseOtherActivations(Reader& reader, const Family& family) {
@@ -412,16 +495,22 @@ void RefuseOtherMathematics(Reader& reader, const Family& family) {
                   absl::StrCat(Json::array({head}).dump(), " (nothing else is implemented)"));
   }
   RefuseOtherActivations(reader, family);
-  reader.Only("use_sliding_window", false);
+  if (family.windows != Windows::kUpper) reader.Only("use_sliding_window", false);
   const absl::string_view type = family.model_type;
   if (type == "qwen2") {
     // Queries, keys and values have biases in every Qwen2, and the output has none.
     reader.Only("qkv_bias", true);
     reader.Find({"attention_bias"});
-  } else if (reader.Find({"use_sliding_window"}) != nullptr) {
+  } else if (family.windows == Windows::kNone && reader.Find({"use_sliding_window"}) != nullptr) {
     reader.Find({"sliding_window"});  // the size of a window that is not used
   }
-  if (const Json* layer_types = reader.Find({"layer_types"}); layer_types != nullptr) {
+  if (family.windows == Windows::kPattern && reader.Find({"layer_types"}) != nullptr) {
+    // The pattern that the list was made from.
+    reader.Find({"sliding_window_pattern"});
+    reader.Find({"_sliding_window_pattern"});
+  }
+  const bool has_types = family.windows != Windows::kNone && family.windows != Windows::kAll;
+  if (const Json* layer_types = reader.Find({"layer_types"}); layer_types != nullptr && !has_types) {
     const bool all_full = layer_types->is_array() &&
                           std::count(layer_types->begin(), layer_types->end(), Json("full_attention")) ==
                               static_cast<int64_t>(layer_types->size());
@@ -500,6 +589,7 @@ absl::StatusOr<ConfigModel> ReadConfigJson(absl::string_view json_text, absl::st
   const bool has_mlp = FindExperts(spec) == nullptr || NumDenseLayers(spec) > 0;
   if (has_mlp && MlpOf(spec).ffn == 0) reader.Fail("intermediate_size", "a whole number of at least 1");
   ReadWindow(reader, *family, layers, spec);
+  ReadNoRopeLayers(reader, *family, spec);
   if (model.model_type == "opt" && reader.Int({"word_embed_proj_dim"}, spec.hidden) != spec.hidden) {
     reader.Fail("word_embed_proj_dim", "equal to hidden_size");
   }
@@ -554,10 +644,61 @@ void WriteBiases(const Family& family, const Architecture& spec, Json& config) {
 }
 
 void WriteWindows(const Family& family, const Architecture& spec, Json& config) {
-  if (family.windows == Windows::kUpper) config["use_sliding_window"] = false;
-  if (family.windows != Windows::kAll) return;
+  if (family.windows == Windows::kNone) return;
   const int64_t window = WindowOf(spec);
+  if (family.windows == Windows::kUpper) config["use_sliding_window"] = window > 0;
   config["sliding_window"] = window > 0 ? Json(window) : Json(nullptr);
+  if (family.windows == Windows::kAll) return;
+  Json types = Json::array();
+  for (int64_t i = 0; i < NumLayers(spec); ++i)
+    types.push_back(LayerAt(spec, i).attention.window > 0 ? "sliding_attention" : "full_attention");
+  config["layer_types"] = std::move(types);
+}
+
+void WriteRope(const Family& family, const Architecture& spec, Json& config) {
+  Json scaling = nullptr;
+  if (spec.rope.scaling.has_value()) {
+    const RopeScaling& s = *spec.rope.scaling;
+    scaling = {{"rope_type", s.kind == RopeScalingKind::kLinear ? "linear" : "llama3"}, {"factor", s.factor}};
+    if (s.kind == RopeScalingKind::kLlama3) {
+      scaling["low_freq_factor"] = s.low_freq_factor;
+      scaling["high_freq_factor"] = s.high_freq_factor;
+      scaling["original_max_position_embeddings"] = s.original_max_position;
+    }
+  }
+  config[family.rope_theta_key] = spec.rope.theta;
+  config["rope_scaling"] = std::move(scaling);
+  if (StatesRopeShare(family)) config[family.rope_share_key] = spec.rope.share;
+  if (family.window_rope_theta > 0) config["rope_local_base_freq"] = spec.window_rope_theta;
+  if (family.no_positions != NoPositions::kListed) return;
+  config["no_rope_layers"] = Json::array();
+  for (int64_t i = 0; i < NumLayers(spec); ++i)
+    config["no_rope_layers"].push_back(LayerAt(spec, i).attention.rope ? 1 : 0);
+}
+
+// Returns a number that was computed from a field of config.json as that field most probably stated it.
+Json AsStated(double value) {
+  const double whole = std::round(value);
+  if (std::abs(value - whole) > 1e-9 * std::abs(value) || std::abs(whole) > 1e15) return value;
+  return static_cast<int64_t>(whole);
+}
+
+void WriteMultipliers(const Family& family, const Architecture& spec, Json& config) {
+  const auto cap = [](double value) { return value > 0 ? Json(value) : Json(nullptr); };
+  const Attention& attention = AttentionOf(spec);
+  if (family.states_softcaps) {
+    config["attn_logit_softcapping"] = cap(attention.softcap);
+    config["final_logit_softcapping"] = cap(spec.logit_softcap);
+  }
+  if (family.states_multipliers) {
+    config["embedding_multiplier"] = spec.embedding_multiplier;
+    config["residual_multiplier"] = spec.residual_multiplier;
+    config["logits_scaling"] = AsStated(1 / spec.logit_multiplier);
+  }
+  if (family.logit_multiplier_key != nullptr) config[family.logit_multiplier_key] = spec.logit_multiplier;
+  if (family.score_scale == ScoreScale::kMultiplier) config["attention_multiplier"] = attention.scale;
+  if (family.score_scale == ScoreScale::kPreAttnScalar)
+    config["query_pre_attn_scalar"] = AsStated(1 / (attention.scale * attention.scale));
 }
 
 }  // namespace
@@ -577,20 +718,12 @@ std::string ToHuggingFaceConfig(const Architecture& spec, DType dtype, const Spe
       {"vocab_size", spec.vocab},
       {"max_position_embeddings", spec.max_position},
       {family.norm_eps_key, spec.norm.eps},
-      {"rope_theta", spec.rope.theta},
-      {"rope_scaling", nullptr},
       {"tie_word_embeddings", spec.tie_embeddings},
   };
   if (family.has_head_dim) config["head_dim"] = attention.head_dim;
-  if (spec.rope.scaling.has_value()) {
-    config["rope_scaling"] = {{"rope_type", "llama3"},
-                              {"factor", spec.rope.scaling->factor},
-                              {"low_freq_factor", spec.rope.scaling->low_freq_factor},
-                              {"high_freq_factor", spec.rope.scaling->high_freq_factor},
-                              {"original_max_position_embeddings", spec.rope.scaling->original_max_position}};
-  }
-  if (family.rope_share != 1) config["partial_rotary_factor"] = spec.rope.share;
+  WriteRope(family, spec, config);
   WriteWindows(family, spec, config);
+  WriteMultipliers(family, spec, config);
   WriteBiases(family, spec, config);
   config["hidden_act"] = NamesOf(family.activation)[0];
   config[family.activation_key] = config["hidden_act"];

@@ -1,5 +1,7 @@
 #include "model/families.h"
 
+#include <cmath>
+
 #include "absl/strings/string_view.h"
 
 namespace trainctl::model {
@@ -33,6 +35,24 @@ constexpr ParameterNames StarCoder2Names() {
 }
 constexpr ParameterNames kStarCoder2Names = StarCoder2Names();
 
+// Norms after attention and MLP too, under the names of Gemma 2.
+constexpr ParameterNames Gemma2Names() {
+  ParameterNames names = kLlamaNames;
+  names.after_attention_norm = "post_attention_layernorm";
+  names.mlp_norm = "pre_feedforward_layernorm";
+  names.after_mlp_norm = "post_feedforward_layernorm";
+  return names;
+}
+constexpr ParameterNames kGemma2Names = Gemma2Names();
+constexpr ParameterNames kExaone4Names = kGemma2Names;  // without the norms before
+
+constexpr ParameterNames VaultGemmaNames() {
+  ParameterNames names = kLlamaNames;
+  names.mlp_norm = "pre_feedforward_layernorm";
+  return names;
+}
+constexpr ParameterNames kVaultGemmaNames = VaultGemmaNames();
+
 constexpr Family kFamilies[] = {
     {.model_type = "llama", .bias = Bias::kByFile, .class_name = "LlamaForCausalLM", .names = &kLlamaNames},
     {.model_type = "mistral",
@@ -40,6 +60,12 @@ constexpr Family kFamilies[] = {
      .window = 4096,
      .max_position = 131072,
      .class_name = "MistralForCausalLM",
+     .names = &kLlamaNames},
+    {.model_type = "ministral",
+     .windows = Windows::kListed,
+     .window = 4096,
+     .max_position = 131072,
+     .class_name = "MinistralForCausalLM",
      .names = &kLlamaNames},
     {.model_type = "mixtral", .windows = Windows::kAll, .mixture = Mixture::kRouted},
     {.model_type = "qwen2",
@@ -77,8 +103,20 @@ constexpr Family kFamilies[] = {
      .mixture = Mixture::kRouted,
      .clamped_gate = true},
     {.model_type = "olmo2", .bias = Bias::kByFile, .qk_norm = QkNorm::kWhole},
-    {.model_type = "smollm3", .bias = Bias::kByFile, .tied_default = true},
-    {.model_type = "granite", .bias = Bias::kByFile, .tied_default = true},
+    {.model_type = "smollm3",
+     .bias = Bias::kByFile,
+     .tied_default = true,
+     .no_positions = NoPositions::kListed,
+     .max_position = 32768,
+     .rope_theta = 2000000,
+     .class_name = "SmolLM3ForCausalLM",
+     .names = &kLlamaNames},
+    {.model_type = "granite",
+     .bias = Bias::kByFile,
+     .states_multipliers = true,
+     .score_scale = ScoreScale::kMultiplier,
+     .class_name = "GraniteForCausalLM",
+     .names = &kLlamaNames},
     {.model_type = "gemma",
      .activation = Activation::kGeluTanh,
      .gain = Gain::kOnePlusWeight,
@@ -91,14 +129,59 @@ constexpr Family kFamilies[] = {
      .class_name = "GemmaForCausalLM",
      .names = &kLlamaNames},
     {.model_type = "gemma2",
+     .activation = Activation::kGeluTanh,
+     .gain = Gain::kOnePlusWeight,
+     .bias = Bias::kAttentionByFile,
      .tied_default = true,
      .norms = NormPlaces::kBeforeAndAfter,
-     .windows = Windows::kEverySecond},
+     .scales_embedding = true,
+     .windows = Windows::kEverySecond,
+     .window = 4096,
+     .max_position = 8192,
+     .attention_softcap = 50,
+     .logit_softcap = 30,
+     .head_dim = 256,
+     .states_softcaps = true,
+     .score_scale = ScoreScale::kPreAttnScalar,
+     .activation_key = "hidden_activation",
+     .class_name = "Gemma2ForCausalLM",
+     .names = &kGemma2Names},
+    {.model_type = "vaultgemma",
+     .activation = Activation::kGeluTanh,
+     .gain = Gain::kOnePlusWeight,
+     .bias = Bias::kAttentionByFile,
+     .tied_default = true,
+     .scales_embedding = true,
+     .windows = Windows::kEverySecond,
+     .window = 4096,
+     .max_position = 8192,
+     .attention_softcap = 50,
+     .logit_softcap = 30,
+     .head_dim = 256,
+     .states_softcaps = true,
+     .score_scale = ScoreScale::kPreAttnScalar,
+     .activation_key = "hidden_activation",
+     .class_name = "VaultGemmaForCausalLM",
+     .names = &kVaultGemmaNames},
     {.model_type = "gemma3_text",
+     .activation = Activation::kGeluTanh,
+     .gain = Gain::kOnePlusWeight,
+     .bias = Bias::kAttentionByFile,
      .tied_default = true,
      .qk_norm = QkNorm::kHead,
      .norms = NormPlaces::kBeforeAndAfter,
-     .windows = Windows::kPattern},
+     .scales_embedding = true,
+     .windows = Windows::kPattern,
+     .window = 4096,
+     .max_position = 131072,
+     .rope_theta = 1000000,
+     .window_rope_theta = 10000,
+     .head_dim = 256,
+     .states_softcaps = true,
+     .score_scale = ScoreScale::kPreAttnScalar,
+     .activation_key = "hidden_activation",
+     .class_name = "Gemma3ForCausalLM",
+     .names = &kGemma2Names},
     {.model_type = "internlm2", .bias = Bias::kUseBias},
     {.model_type = "phi3", .windows = Windows::kAll},
     {.model_type = "phi",
@@ -140,6 +223,49 @@ constexpr Family kFamilies[] = {
      .norm_eps_key = "norm_epsilon",
      .class_name = "Starcoder2ForCausalLM",
      .names = &kStarCoder2Names},
+    {.model_type = "cohere",
+     .norm = NormKind::kLayer,
+     .norm_bias = false,
+     .bias = Bias::kAttentionByFile,
+     .tied_default = true,
+     .norms = NormPlaces::kShared,
+     .rope_pairs = RopePairs::kNeighbors,
+     .max_position = 8192,
+     .norm_eps = 1e-5,
+     .logit_multiplier = 0.0625,
+     .norm_eps_key = "layer_norm_eps",
+     .logit_multiplier_key = "logit_scale",
+     .class_name = "CohereForCausalLM",
+     .names = &kLlamaNames},
+    {.model_type = "cohere2",
+     .norm = NormKind::kLayer,
+     .norm_bias = false,
+     .bias = Bias::kAttentionByFile,
+     .tied_default = true,
+     .norms = NormPlaces::kShared,
+     .windows = Windows::kPattern,
+     .window = 4096,
+     .window_period = 4,
+     .no_positions = NoPositions::kUnwindowed,
+     .rope_pairs = RopePairs::kNeighbors,
+     .max_position = 8192,
+     .norm_eps = 1e-5,
+     .logit_multiplier = 0.0625,
+     .has_head_dim = false,
+     .norm_eps_key = "layer_norm_eps",
+     .logit_multiplier_key = "logit_scale",
+     .class_name = "Cohere2ForCausalLM",
+     .names = &kLlamaNames},
+    {.model_type = "exaone4",
+     .qk_norm = QkNorm::kHead,
+     .norms = NormPlaces::kAfter,
+     .windows = Windows::kPattern,
+     .window = 4096,
+     .window_period = 4,
+     .no_positions = NoPositions::kUnwindowed,
+     .norm_eps = 1e-5,
+     .class_name = "Exaone4ForCausalLM",
+     .names = &kExaone4Names},
     {.model_type = "arcee",
      .gated = false,
      .activation = Activation::kReluSquared,
@@ -199,6 +325,21 @@ constexpr const char* kGeluTanhNames[] = {"gelu_pytorch_tanh", "gelu_new", "gelu
 constexpr const char* kReluNames[] = {"relu"};
 constexpr const char* kReluSquaredNames[] = {"relu2"};
 
+// Gives a model without layers one period of the family's default layers, if they are not all alike.
+void AddDefaultLayerTypes(const Family& family, Architecture& spec) {
+  const bool windowed = family.windows == Windows::kPattern || family.windows == Windows::kEverySecond;
+  const bool listed = family.no_positions == NoPositions::kListed;
+  if (!windowed && !listed) return;
+  const int64_t period = listed                                ? kNoRopeLayerInterval
+                         : family.windows == Windows::kPattern ? family.window_period
+                                                               : 2;
+  SetNumLayers(spec, period);
+  std::vector<bool> is_usual(static_cast<size_t>(period), true);
+  is_usual.back() = false;
+  if (windowed) SetWindows(spec, family.window, is_usual);
+  if (listed || family.no_positions == NoPositions::kUnwindowed) SetRopes(spec, is_usual);
+}
+
 }  // namespace
 
 absl::Span<const Family> Families() { return kFamilies; }
@@ -218,6 +359,7 @@ void ApplyFamily(const Family& family, Architecture& spec) {
   SetEach(spec, &Mlp::clamped, family.clamped_gate);
   SetEach(spec, &Layer::norms, family.norms);
   spec.norm.kind = family.norm;
+  spec.norm.bias = family.norm_bias;
   spec.norm.gain = family.gain;
   spec.rope.pairs = family.rope_pairs;
   spec.scales_embedding = family.scales_embedding;
@@ -236,8 +378,18 @@ Architecture BaseOfFamily(absl::string_view name) {
   spec.norm.eps = family.norm_eps;
   spec.rope.theta = family.rope_theta;
   spec.rope.share = family.rope_share;
+  spec.window_rope_theta = family.window_rope_theta;
+  spec.logit_multiplier = family.logit_multiplier;
+  spec.logit_softcap = family.logit_softcap;
+  SetEach(spec, &Attention::softcap, family.attention_softcap);
+  if (family.score_scale == ScoreScale::kPreAttnScalar)
+    SetEach(spec, &Attention::scale, 1 / std::sqrt(family.query_pre_attn_scalar));
+  if (family.score_scale == ScoreScale::kMultiplier) SetEach(spec, &Attention::scale, 1);
+  AddDefaultLayerTypes(family, spec);
   return spec;
 }
+
+bool StatesRopeShare(const Family& family) { return family.states_rope_share || family.rope_share != 1; }
 
 std::vector<std::string> NamedFamilies() {
   std::vector<std::string> families;

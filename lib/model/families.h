@@ -29,9 +29,24 @@ enum class Bias : uint8_t {
 enum class Windows : uint8_t {
   kNone,
   kAll,
+  kListed,       // those in layer_types; all if config.json does not have it
   kPattern,      // all except every n-th (sliding_window_pattern)
   kEverySecond,  // the first, the third, and so on
   kUpper         // from the layer max_window_layers on, if use_sliding_window is true
+};
+
+// The layers without RoPE (NoPE).
+enum class NoPositions : uint8_t {
+  kNone,
+  kListed,     // those with a 0 in no_rope_layers or, without it, every no_rope_layer_interval-th
+  kUnwindowed  // those without a window, in a model that has windows
+};
+
+// How config.json states the factor of the attention scores.
+enum class ScoreScale : uint8_t {
+  kHeadDim,        // always 1 / sqrt(head_dim)
+  kPreAttnScalar,  // 1 / sqrt(query_pre_attn_scalar)
+  kMultiplier      // attention_multiplier
 };
 
 // The values come from modeling_*.py and configuration_*.py in huggingface/transformers.
@@ -40,6 +55,7 @@ struct Family {
   bool gated = true;
   kernels::Activation activation = kernels::Activation::kSiLU;
   NormKind norm = NormKind::kRms;
+  bool norm_bias = true;  // of NormKind::kLayer
   kernels::Gain gain = kernels::Gain::kWeight;
   Bias bias = Bias::kNone;
   bool bias_default = false;  // used if config.json does not state it
@@ -54,7 +70,9 @@ struct Family {
   bool gated_shared_experts = false;
   bool attention_sinks = false;
   Windows windows = Windows::kNone;
-  int64_t window = 0;  // default in tokens; a null sliding_window in config.json means no window
+  int64_t window = 0;         // default in tokens; a null sliding_window in config.json means no window
+  int64_t window_period = 6;  // default of sliding_window_pattern
+  NoPositions no_positions = NoPositions::kNone;
   Mixture mixture = Mixture::kNone;
   bool clamped_gate = false;
   kernels::RopePairs rope_pairs = kernels::RopePairs::kHalves;
@@ -65,17 +83,33 @@ struct Family {
   double norm_eps = 1e-6;
   double rope_theta = 10000;
   double rope_share = 1;
+  double window_rope_theta = 0;        // rope_local_base_freq; 0 if layers with a window use rope_theta
+  double query_pre_attn_scalar = 256;  // with ScoreScale::kPreAttnScalar
+  double attention_softcap = 0;        // attn_logit_softcapping
+  double logit_softcap = 0;            // final_logit_softcapping
+  double logit_multiplier = 1;
   int64_t head_dim = 0;      // 0 for hidden size / heads
   bool has_head_dim = true;  // whether config.json can state a head_dim other than hidden size / heads
+  // Whether config.json can state these fields:
+  bool states_rope_share = false;  // partial_rotary_factor; true as well if the default is not 1
+  bool states_softcaps = false;
+  bool states_multipliers = false;  // embedding_multiplier, residual_multiplier, logits_scaling
+  ScoreScale score_scale = ScoreScale::kHeadDim;
   // Keys of config.json.
   const char* norm_eps_key = "rms_norm_eps";
   const char* activation_key = "hidden_act";  // takes precedence over hidden_act
-  const char* qkv_bias_key = nullptr;  // with Bias::kQkv: whether there are biases; none if the key is absent
+  const char* qkv_bias_key = nullptr;  // with Bias::kQkv: whether there are biases; default in bias_default
+  const char* rope_theta_key = "rope_theta";
+  const char* rope_share_key = "partial_rotary_factor";
+  const char* logit_multiplier_key = nullptr;  // if the logits are multiplied by a field of config.json
   // The transformers class that the trainer reproduces. Null if the family can only be planned.
   const char* class_name = nullptr;
   // Null if the family cannot be trained, or if its recipes and checkpoints have the family "llama" (Qwen 2).
   const ParameterNames* names = nullptr;
 };
+
+// Default of no_rope_layer_interval (NoPositions::kListed).
+inline constexpr int64_t kNoRopeLayerInterval = 4;
 
 absl::Span<const Family> Families();
 // Returns null if the family is not known.
@@ -85,9 +119,13 @@ const Family* FindFamily(absl::string_view model_type);
 // recipe states.
 void ApplyFamily(const Family& family, Architecture& spec);
 
-// Returns a model without sizes that has the family's fields and its defaults that matter for training.
-// `name` is one of NamedFamilies.
+// Returns a model without sizes that has the family's fields and its defaults that matter for training. If
+// the family has several kinds of layers by default, the model has one period of them, which SetNumLayers
+// repeats. `name` is one of NamedFamilies.
 Architecture BaseOfFamily(absl::string_view name);
+
+// Returns whether config.json can state the fraction of each head that RoPE rotates.
+bool StatesRopeShare(const Family& family);
 
 // Returns the families that a recipe can name in `model.family`.
 std::vector<std::string> NamedFamilies();

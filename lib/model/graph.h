@@ -22,8 +22,9 @@ struct AngleTable {
   bool operator==(const AngleTable&) const = default;
 };
 
-// Returns the table that all layers of a model use.
-AngleTable AnglesOf(const Architecture& spec);
+// Returns the tables of a model's layers: that of all layers or, if layers with a window have their own, that
+// of the others followed by theirs.
+std::vector<AngleTable> AnglesOf(const Architecture& spec);
 
 struct Graph {
   struct Block {

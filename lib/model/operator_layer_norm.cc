@@ -1,5 +1,5 @@
-// (x - mean) / deviation * w + b (Ba et al. 2016, arXiv 1607.06450). Saves its input, and a mean and a
-// reciprocal deviation per row.
+// (x - mean) / deviation * w + b, with or without b (Ba et al. 2016, arXiv 1607.06450). Saves its input, and
+// a mean and a reciprocal deviation per row.
 
 #include "model/operator_common.h"
 

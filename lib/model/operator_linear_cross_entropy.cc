@@ -34,7 +34,8 @@ void Complete(Segment& segment, Operator& op, const std::string& name) {
   const int64_t parts = attributes.rows_at_once * kLossStatistics * (segment.tensor.ranks + 1) * bytes +
                         (segment.dtype == AccumulatorOf(segment.dtype) ? 0 : logits * bytes);
   op.forward_temp_bytes += parts;
-  op.backward_temp_bytes = std::max(op.backward_temp_bytes, op.forward_temp_bytes);
+  const int64_t slopes = attributes.softcap > 0 ? logits * bytes : 0;
+  op.backward_temp_bytes = std::max(op.backward_temp_bytes, op.forward_temp_bytes + slopes);
 }
 
 // Returns the number of pieces in which the logits are computed.

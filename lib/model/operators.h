@@ -96,6 +96,7 @@ struct LinearCrossEntropyAttributes {
   int64_t vocab = 0;         // rows of this rank's part of the matrix
   int64_t rows_at_once = 0;  // rows of logits computed at a time (see LogitRowsAtOnce)
   int64_t first = 0;         // token of the matrix's first row
+  double softcap = 0;        // logits x become softcap * tanh(x / softcap); 0 for none
   bool operator==(const LinearCrossEntropyAttributes&) const = default;
 };
 // Number of values that each tensor-parallel rank contributes per row of logits: the maximum logit, the sum

@@ -19,12 +19,15 @@ struct ParameterNames {
   const char* query_norm;  // norm of each query head
   const char* key_norm;
   const char* attention_output;
-  const char* mlp_norm;
+  const char* mlp_norm;  // not present if attention and MLP share a norm
   const char* gate;
   const char* up;
   const char* down;
   const char* final_norm;
   const char* head;  // not present in models with tied embeddings
+  // Norms of what attention and MLP add to the residual stream.
+  const char* after_attention_norm = nullptr;
+  const char* after_mlp_norm = nullptr;
 };
 
 // Returns null if no trainable family (Architecture::family) has this name.

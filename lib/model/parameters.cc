@@ -20,6 +20,7 @@ enum class Role : uint8_t {
   kVector
 };
 
+bool HasBias(const Norm& norm) { return norm.kind == NormKind::kLayer && norm.bias; }
 bool IsNorm(Role role) { return role == Role::kNorm || role == Role::kHeadNorm; }
 
 // Megatron's cuts (Shoeybi et al. 2019, arXiv 1909.08053). They cut widening matrices by rows, narrowing
@@ -90,7 +91,9 @@ Experts ExpertsIn(const Layer& layer) { return layer.experts.value_or(Experts{})
 // Slots in the order of the parameters in a block's flat buffer.
 constexpr Slot kLayerSlots[] = {
     {&ParameterNames::attention_norm, Role::kNorm, Cut::kNone,
-     [](const Architecture& spec, const Layer&) { return Module{spec.hidden}; }},
+     [](const Architecture& spec, const Layer& layer) {
+       return Module{layer.norms == NormPlaces::kAfter ? 0 : spec.hidden};
+     }},
     {nullptr, Role::kMatrix, Cut::kRows,  // latent queries
      [](const Architecture& spec, const Layer& layer) {
        return Module{LatentOf(layer).query_rank, spec.hidden};
@@ -130,13 +133,14 @@ constexpr Slot kLayerSlots[] = {
        const int64_t head_dim = a.latent.has_value() ? a.latent->value_dim : a.head_dim;
        return Module{spec.hidden, a.heads * head_dim, head_dim, a.out_bias};
      }},
-    {nullptr, Role::kNorm, Cut::kNone,  // after attention
+    {&ParameterNames::after_attention_norm, Role::kNorm, Cut::kNone,
      [](const Architecture& spec, const Layer& layer) {
-       return Module{layer.norms == NormPlaces::kBeforeAndAfter ? spec.hidden : 0};
+       return Module{HasNormsAfter(layer.norms) ? spec.hidden : 0};
      }},
     {&ParameterNames::mlp_norm, Role::kNorm, Cut::kNone,
      [](const Architecture& spec, const Layer& layer) {
-       return Module{layer.norms == NormPlaces::kShared ? 0 : spec.hidden};
+       const bool has_none = layer.norms == NormPlaces::kShared || layer.norms == NormPlaces::kAfter;
+       return Module{has_none ? 0 : spec.hidden};
      }},
     {&ParameterNames::gate, Role::kMatrix, Cut::kRows,
      [](const Architecture& spec, const Layer& layer) {
@@ -187,9 +191,9 @@ constexpr Slot kLayerSlots[] = {
      [](const Architecture& spec, const Layer& layer) {
        return Module{ExpertsIn(layer).gated_shared ? spec.hidden : 0};
      }},
-    {nullptr, Role::kNorm, Cut::kNone,  // after the MLP
+    {&ParameterNames::after_mlp_norm, Role::kNorm, Cut::kNone,
      [](const Architecture& spec, const Layer& layer) {
-       return Module{layer.norms == NormPlaces::kBeforeAndAfter ? spec.hidden : 0};
+       return Module{HasNormsAfter(layer.norms) ? spec.hidden : 0};
      }},
 };
 
@@ -218,7 +222,7 @@ Count CountOf(const Slot& slot, const Architecture& spec, const Layer& layer) {
       return {module.out, 0};
     case Role::kNorm:
     case Role::kHeadNorm:
-      return {module.out, spec.norm.kind == NormKind::kLayer ? module.out : 0};
+      return {module.out, HasBias(spec.norm) ? module.out : 0};
     case Role::kMatrix:
     case Role::kRouter:
       return {module.out * module.in, module.bias ? module.out : 0};
@@ -283,7 +287,7 @@ class InventoryBuilder {
   }
 
   void AddBias(const Slot& slot, const Module& module, int block, const std::string& prefix) {
-    const bool is_shift = IsNorm(slot.role) && spec_.norm.kind == NormKind::kLayer;
+    const bool is_shift = IsNorm(slot.role) && HasBias(spec_.norm);
     if (module.out == 0 || (!module.bias && !is_shift)) return;
     const bool is_cut = slot.cut == Cut::kRows;
     Add(slot, prefix, ".bias", {module.out}, block, Init::kZeros, is_cut ? 0 : -1, is_cut ? module.unit : 1);

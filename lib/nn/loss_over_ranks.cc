@@ -42,6 +42,12 @@ void AddLossOverRanks(SegmentRun& run, const model::LinearCrossEntropyAttributes
   const at::Tensor elsewhere = target.lt(0).logical_or_(target.ge(attributes.vocab));
   target = target.clamp_(0, attributes.vocab - 1).unsqueeze(1);
   const at::Tensor ignored = view(run.view().loss_mask, at::kByte).eq(0);
+  at::Tensor slopes;  // derivatives of the capped logits
+  if (attributes.softcap > 0) {
+    values.div_(attributes.softcap).tanh_();
+    if (loss.scale != nullptr) slopes = values.square().neg_().add_(1);
+    values.mul_(attributes.softcap);
+  }
 
   Statistics own;
   own.maximum = values.amax(1);
@@ -58,6 +64,7 @@ void AddLossOverRanks(SegmentRun& run, const model::LinearCrossEntropyAttributes
   values.mul_(factor.unsqueeze(1));
   const at::Tensor at_target = at::zeros_like(lse).sub_(scale).masked_fill_(elsewhere, 0).unsqueeze(1);
   values.scatter_add_(1, target, at_target);
+  if (slopes.defined()) values.mul_(slopes);
   values.masked_fill_(ignored.unsqueeze(1), 0);
   if (!values.is_same(logits)) logits.copy_(values);
 }

@@ -10,7 +10,7 @@
 
 namespace trainctl::nn {
 
-// Like TypedKernels::cross_entropy without a cap, for the token rows [first, first + rows) of the
+// Like TypedKernels::cross_entropy, for the token rows [first, first + rows) of the
 // micro-batch. Collective over run.tensor(). Adds the rows' loss to *run.loss().sum. If run.loss().scale is
 // not null, `logits` [rows, vocabulary of this rank] become their gradient; otherwise their contents are
 // unspecified afterwards. Gathers each row's statistics and combines them in rank order, so that every rank

@@ -1,3 +1,5 @@
+#include <optional>
+
 #include "nn/norm_gradient.h"
 #include "nn/operators.h"
 
@@ -10,8 +12,8 @@ void Forward(SegmentRun& run, const model::Operator& op) {
     run.typed().layer_norm(
         SegmentRun::Row(run.Value(op.outputs[0]), begin), SegmentRun::Row(run.Value(op.outputs[1]), begin),
         SegmentRun::Row(run.Value(op.outputs[2]), begin), SegmentRun::Row(run.Value(op.inputs[0]), begin),
-        run.Bound(op.weights[0]).data, run.Bound(op.biases[0]).data, attributes.gain,
-        static_cast<float>(attributes.eps), end - begin, attributes.hidden);
+        run.Bound(op.weights[0]).data, op.biases.empty() ? nullptr : run.Bound(op.biases[0]).data,
+        attributes.gain, static_cast<float>(attributes.eps), end - begin, attributes.hidden);
   });
 }
 
@@ -20,16 +22,18 @@ void InputGradient(SegmentRun& run, const model::Operator& op) {
   const int64_t hidden = attributes.hidden;
   const NormInputGradient input = PrepareNormGradient(run, op);
   const at::Tensor dy = run.Gradient(op.outputs[0]);
-  VectorGradient weight(run, op.weights[0], hidden), bias(run, op.biases[0], hidden);
+  VectorGradient weight(run, op.weights[0], hidden);
+  std::optional<VectorGradient> bias;
+  if (!op.biases.empty()) bias.emplace(run, op.biases[0], hidden);
   run.ForChunks(input.dx.size(0), [&](int64_t begin, int64_t end, int chunk) {
     run.typed().layer_norm_backward(
-        SegmentRun::Row(input.dx, begin), weight.ForChunk(chunk), bias.ForChunk(chunk),
+        SegmentRun::Row(input.dx, begin), weight.ForChunk(chunk), bias ? bias->ForChunk(chunk) : nullptr,
         SegmentRun::Row(dy, begin), SegmentRun::Row(run.Value(op.inputs[0]), begin),
         SegmentRun::Row(run.Value(op.outputs[1]), begin), SegmentRun::Row(run.Value(op.outputs[2]), begin),
         run.Bound(op.weights[0]).data, attributes.gain, input.add, end - begin, hidden);
   });
   weight.Finish();
-  bias.Finish();
+  if (bias) bias->Finish();
 }
 
 }  // namespace

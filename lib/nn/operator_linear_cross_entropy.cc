@@ -14,12 +14,12 @@ at::Tensor Weight(SegmentRun& run, const model::Operator& op) {
 
 // Adds the loss of the token rows [first, first + rows). If gradients are requested, `logits` become their
 // own gradient.
-void AddLossOfRows(SegmentRun& run, at::Tensor& logits, int64_t first, int64_t rows) {
+void AddLossOfRows(SegmentRun& run, double softcap, at::Tensor& logits, int64_t first, int64_t rows) {
   const LossRequest& loss = run.loss();
   const auto add = [&](double* sum, int64_t begin, int64_t end) {
     run.typed().cross_entropy(sum, SegmentRun::Row(logits, begin), run.view().targets + first + begin,
-                              run.view().loss_mask + first + begin, loss.z_loss, /*cap=*/0, loss.scale,
-                              end - begin, logits.size(1));
+                              run.view().loss_mask + first + begin, loss.z_loss, static_cast<float>(softcap),
+                              loss.scale, end - begin, logits.size(1));
   };
   if (!run.device().is_cpu()) return add(loss.sum, 0, rows);
   std::vector<double> partial(static_cast<size_t>(run.NumChunks()), 0.0);
@@ -32,7 +32,7 @@ void AddLossOfRows(SegmentRun& run, at::Tensor& logits, int64_t first, int64_t r
 // Computes the logits in pieces of rows, the loss and, if requested, the gradients.
 void Forward(SegmentRun& run, const model::Operator& op) {
   const auto& attributes = op.As<model::LinearCrossEntropyAttributes>();
-  const auto& [hidden, vocab, rows_at_once, first] = attributes;
+  const auto& [hidden, vocab, rows_at_once, first, softcap] = attributes;
   const bool is_whole = run.segment().tensor.ranks == 1;
   const bool want_gradient = run.loss().scale != nullptr;
   const int64_t n = run.num_tokens();
@@ -48,7 +48,7 @@ void Forward(SegmentRun& run, const model::Operator& op) {
     at::Tensor piece = logits.narrow(0, 0, rows);
     SegmentRun::Multiply(piece, x_rows, weight.t());
     if (is_whole) {
-      AddLossOfRows(run, piece, begin, rows);
+      AddLossOfRows(run, softcap, piece, begin, rows);
     } else {
       AddLossOverRanks(run, attributes, piece, begin, rows);
     }
@@ -63,8 +63,10 @@ void Forward(SegmentRun& run, const model::Operator& op) {
 
 at::Tensor Logits(SegmentRun& run, const model::Operator& op, const std::vector<int64_t>& rows) {
   const at::Tensor index = at::tensor(at::ArrayRef<int64_t>(rows), at::kLong).to(run.device().torch());
-  at::Tensor logits = run.Empty({index.size(0), op.As<model::LinearCrossEntropyAttributes>().vocab});
+  const auto& attributes = op.As<model::LinearCrossEntropyAttributes>();
+  at::Tensor logits = run.Empty({index.size(0), attributes.vocab});
   SegmentRun::Multiply(logits, run.Value(op.inputs[0]).index_select(0, index), Weight(run, op).t());
+  if (attributes.softcap > 0) logits.div_(attributes.softcap).tanh_().mul_(attributes.softcap);
   return logits;
 }
 

@@ -9,9 +9,10 @@
 namespace trainctl::nn {
 namespace {
 
-// Llama-3 frequency scaling (transformers' modeling_rope_utils, "llama3"): low frequencies are
-// divided by `factor`, high ones kept, those between blended.
+// As transformers' modeling_rope_utils. "linear" divides all frequencies by `factor`. "llama3" divides the
+// low ones, keeps the high ones, and blends those between.
 at::Tensor ScaleFrequencies(const at::Tensor& frequencies, const model::RopeScaling& scaling) {
+  if (scaling.kind == model::RopeScalingKind::kLinear) return frequencies / scaling.factor;
   const at::Tensor wavelengths = frequencies.reciprocal() * (2 * std::numbers::pi);
   const double original = static_cast<double>(scaling.original_max_position);
   const double longest_kept = original / scaling.high_freq_factor;
@@ -43,6 +44,13 @@ RopeTables MakeRopeTables(const device::Device& device, const model::AngleTable&
   at::Tensor angles = positions.unsqueeze(1) * Frequencies(table).unsqueeze(0);
   const at::Tensor sin = angles.sin();
   return {angles.cos_().to(device.torch()), sin.to(device.torch())};
+}
+
+std::vector<RopeTables> MakeRopeTables(const device::Device& device,
+                                       const std::vector<model::AngleTable>& tables, int64_t max_position) {
+  std::vector<RopeTables> made;
+  for (const model::AngleTable& table : tables) made.push_back(MakeRopeTables(device, table, max_position));
+  return made;
 }
 
 }  // namespace trainctl::nn

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "device/device.h"
 
@@ -21,5 +22,8 @@ struct RopeTables {
 // Computes the tables on the CPU and copies them to the device. Uses the same sequence of fp32 operations as
 // Hugging Face transformers, including Llama 3 frequency scaling.
 RopeTables MakeRopeTables(const device::Device& device, const model::AngleTable& table, int64_t max_position);
+// The same for each of several tables.
+std::vector<RopeTables> MakeRopeTables(const device::Device& device,
+                                       const std::vector<model::AngleTable>& tables, int64_t max_position);
 
 }  // namespace trainctl::nn

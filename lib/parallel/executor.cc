@@ -668,7 +668,8 @@ Executor::Executor(const model::Architecture& spec, ShardedState& state, Groups&
       options.segment(ledger, ledger.mesh().coordinate(state.rank(), layout::Axis::kTp));
   model_ = model::BuildGraph(spec, ledger.inventory(), segment);
   for (const model::Segment& kind : model_->kinds) {
-    runners_.emplace_back(device_, kind, &rope_, static_cast<int>(options.setting.threads), tensor_.get());
+    runners_.emplace_back(device_, kind, rope_.data(), static_cast<int>(options.setting.threads),
+                          tensor_.get());
     if (device_.is_cpu()) runners_.back().MeasureInto(&operator_seconds_);
   }
   streams_.push_back(nullptr);  // of computing: the caller's thread

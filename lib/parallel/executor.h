@@ -143,7 +143,7 @@ class Executor {
   ShardedState& state_;
   Groups& groups_;
   schedule::BuildOptions options_;
-  nn::RopeTables rope_;
+  std::vector<nn::RopeTables> rope_;
   std::unique_ptr<nn::TensorGroup> tensor_;    // null without tensor parallelism
   std::shared_ptr<const model::Graph> model_;  // the part of this tensor-parallel rank
   std::vector<nn::SegmentRunner> runners_;     // indexed by kind of block

@@ -108,7 +108,7 @@ class Resolver {
 
   // The default is for models that can see as many tokens.
   void ResolveSeqLen() {
-    const int64_t longest = model::LongestContext(recipe().model.spec);
+    const int64_t longest = recipe().model.spec.max_position;
     if (draft_.Find("data.seq_len") != nullptr || issues_.IsBadBelow("model")) return;
     if (longest < 1 || longest >= recipe().data.seq_len) return;
     recipe().data.seq_len = longest;

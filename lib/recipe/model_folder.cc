@@ -36,7 +36,7 @@ absl::StatusOr<Recipe> RecipeOfFolder(const std::string& folder, const Access& a
   recipe.model.weights = "from";
   TRAINCTL_ASSIGN_OR_RETURN(recipe.model.spec, ReadTrainedModel(text, config));
   if (std::string file = TokenizerOfFolder(folder, access); !file.empty()) recipe.data.tokenizer = file;
-  recipe.data.seq_len = std::min(recipe.data.seq_len, model::LongestContext(recipe.model.spec));
+  recipe.data.seq_len = std::min(recipe.data.seq_len, recipe.model.spec.max_position);
   recipe.train.batch_sequences = 1;
   return recipe;
 }

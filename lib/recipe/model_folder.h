@@ -22,8 +22,8 @@ std::string HowToFetch(const std::string& folder, const Access& access);
 
 // Returns a recipe for evaluating, and generating text with, the model in `folder` (an absolute path). It
 // uses the folder's weights and tokenizer ("byte" if there is no tokenizer) and has no data. data.seq_len is
-// the default value or LongestContext of the model, whichever is less. Returns UsageError if there is no
-// config.json, or BadDataError if it is damaged or describes a model that this version cannot train.
+// the default value or the longest sequence of the model, whichever is less. Returns UsageError if there is
+// no config.json, or BadDataError if it is damaged or describes a model that this version cannot train.
 absl::StatusOr<Recipe> RecipeOfFolder(const std::string& folder, const Access& access);
 
 }  // namespace trainctl::recipe

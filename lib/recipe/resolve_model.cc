@@ -26,13 +26,27 @@ class ModelResolver {
     model::Architecture& spec = recipe().model.spec;
     const model::Architecture base = spec;
     for (const auto& [path, entry] : draft_.entries()) {
-      if (absl::StartsWith(path, "model.") && entry.field->set) entry.field->set(recipe(), 0, entry.value);
+      if (!absl::StartsWith(path, "model.") || path == kLayerTypes || !entry.field->set) continue;
+      entry.field->set(recipe(), 0, entry.value);
     }
+    SetLayerTypes(spec);
     DeriveHeads(base, spec);
     return base_origin_;
   }
 
  private:
+  static constexpr char kLayerTypes[] = "model.layer_types";
+
+  // Comes after all other fields, because it needs the number of layers and the window.
+  void SetLayerTypes(model::Architecture& spec) {
+    const Entry* entry = draft_.Find(kLayerTypes);
+    if (entry == nullptr) return;
+    const absl::Status status = model::SetLayerTypes(spec, std::get<std::vector<std::string>>(entry->value));
+    if (status.ok()) return;
+    issues_.Add(Where(kLayerTypes), absl::StrCat(kLayerTypes, ": ", status.message()));
+    issues_.MarkBad(kLayerTypes);
+  }
+
   Recipe& recipe() { return loaded_.recipe; }
 
   std::string Where(absl::string_view path) const { return draft_.OriginOf(path, what_); }

@@ -150,9 +150,8 @@ void AddModel(Builder& b) {
       .AtMost(1e15)
       .Default(inherited);
   b.AddInput("model.sliding_window",
-             "Number of tokens that each query attends to, including its own. Only for families in which all "
-             "layers "
-             "have a window, such as mistral. data.seq_len must not exceed it.",
+             "Number of tokens that each query attends to, including its own, in the layers that have a "
+             "sliding window. Only for families whose layers can have one, such as mistral and gemma3_text.",
              Kind::kInt)
       .Range(1, 1e9)
       .Unit("tokens")
@@ -164,8 +163,85 @@ void AddModel(Builder& b) {
             return Value(window);
           },
           [](Recipe& r, size_t, const Value& value) {
-            model::SetWindow(r.model.spec, std::get<int64_t>(value));
+            model::ChangeWindow(r.model.spec, std::get<int64_t>(value));
           });
+  b.AddInput("model.layer_types",
+             "Attention of the layers, a list that is repeated for all layers: `full_attention`, or "
+             "`sliding_attention` for a layer with a sliding window, as in transformers; with `_nope` "
+             "appended for a layer without rotary positions. Only for families whose layers can differ, such "
+             "as gemma3_text and smollm3.",
+             Kind::kStringList)
+      .Default(inherited)
+      .Accessors(
+          [](const Recipe& r, size_t) -> std::optional<Value> {
+            std::vector<std::string> types = model::LayerTypesOf(r.model.spec);
+            if (types.empty()) return std::nullopt;
+            return Value(std::move(types));
+          },
+          // ResolveModel reports the errors.
+          [](Recipe& r, size_t, const Value& value) {
+            model::SetLayerTypes(r.model.spec, std::get<std::vector<std::string>>(value)).IgnoreError();
+          });
+  // A number of which each family has a usual value. Recipes store it if it is another one.
+  const auto of_family = [&](const char* name, const char* doc, auto get, auto set) {
+    return b.AddInput(name, doc, Kind::kDouble)
+        .Default(inherited)
+        .Accessors(
+            [get](const Recipe& r, size_t) -> std::optional<Value> {
+              const model::Architecture& spec = r.model.spec;
+              const double value = get(spec);
+              if (value == get(model::BaseOfFamily(spec.family))) return std::nullopt;
+              return Value(value);
+            },
+            [set](Recipe& r, size_t, const Value& value) { set(r.model.spec, std::get<double>(value)); });
+  };
+  const auto of_model = [&](const char* name, const char* doc, double model::Architecture::*field) {
+    return of_family(
+        name, doc, [field](const model::Architecture& spec) { return spec.*field; },
+        [field](model::Architecture& spec, double value) { spec.*field = value; });
+  };
+  const auto of_attention = [&](const char* name, const char* doc, double model::Attention::*field) {
+    return of_family(
+        name, doc, [field](const model::Architecture& spec) { return AttentionOf(spec).*field; },
+        [field](model::Architecture& spec, double value) { SetEach(spec, field, value); });
+  };
+  of_model("model.window_rope_theta",
+           "Base of the RoPE frequencies in layers with a sliding window (`rope_local_base_freq` in "
+           "transformers). Only for gemma3_text.",
+           &model::Architecture::window_rope_theta)
+      .Above(1)
+      .AtMost(1e15);
+  of_attention("model.attention_scale",
+               "Factor of the attention scores. Only for families that state it, such as granite "
+               "(`attention_multiplier`) and gemma2 (1 / sqrt(`query_pre_attn_scalar`)).",
+               &model::Attention::scale)
+      .Above(0)
+      .AtMost(1e6);
+  of_attention(
+      "model.attention_softcap",
+      "Attention scores are capped softly at this value: cap * tanh(score / cap). 0 for no cap. Only "
+      "for gemma2, vaultgemma and gemma3_text.",
+      &model::Attention::softcap)
+      .AtLeast(0)
+      .AtMost(1e6);
+  of_model("model.logit_softcap", "The same for the logits.", &model::Architecture::logit_softcap)
+      .AtLeast(0)
+      .AtMost(1e6);
+  of_model("model.embedding_multiplier", "Factor of the embedding's output. Only for granite.",
+           &model::Architecture::embedding_multiplier)
+      .Above(0)
+      .AtMost(1e6);
+  of_model("model.residual_multiplier",
+           "Factor of what attention and the MLP add to the residual stream. Only for granite.",
+           &model::Architecture::residual_multiplier)
+      .Above(0)
+      .AtMost(1e6);
+  of_model("model.logit_multiplier",
+           "Factor of the logits. Only for granite (1 / `logits_scaling`), cohere and cohere2 "
+           "(`logit_scale`).",
+           &model::Architecture::logit_multiplier)
+      .Above(0)
+      .AtMost(1e6);
   b.AddInput(
        "model.rope_share",
        "Fraction of each head that RoPE rotates (`partial_rotary_factor` in transformers). Other values "
@@ -222,8 +298,26 @@ void AddModel(Builder& b) {
               FromValue(value, member(*scaling));
             });
   };
+  b.AddInput("model.rope_scaling.type",
+             "How RoPE frequencies are scaled: `llama3` divides the low ones by the factor, `linear` all.",
+             Kind::kString)
+      .Choices({"linear", "llama3"})
+      .Default(inherited)
+      .Group("rope_scaling", "table")
+      .Accessors(
+          [](const Recipe& r, size_t) -> std::optional<Value> {
+            const std::optional<model::RopeScaling>& scaling = r.model.spec.rope.scaling;
+            if (!scaling || scaling->kind == model::RopeScalingKind::kLlama3) return std::nullopt;
+            return Value(std::string("linear"));
+          },
+          [](Recipe& r, size_t, const Value& value) {
+            std::optional<model::RopeScaling>& scaling = r.model.spec.rope.scaling;
+            if (!scaling.has_value()) scaling.emplace();
+            scaling->kind = std::get<std::string>(value) == "linear" ? model::RopeScalingKind::kLinear
+                                                                     : model::RopeScalingKind::kLlama3;
+          });
   scaling(
-      "model.rope_scaling.factor", "Llama 3 RoPE scaling: factor by which low frequencies are stretched.",
+      "model.rope_scaling.factor", "RoPE scaling: factor by which the scaled frequencies are divided.",
       [](model::RopeScaling & s) -> auto& { return s.factor; });
   scaling(
       "model.rope_scaling.low_freq_factor", "Llama 3 RoPE scaling: lower end of the blended frequency band.",

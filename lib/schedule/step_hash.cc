@@ -100,8 +100,8 @@ class GraphAdder {
     for (const auto& [rotated_dim, theta, scaling] : angles) {
       s_ << rotated_dim << theta << scaling.has_value();
       if (!scaling) continue;
-      const auto& [factor, low, high, original] = *scaling;
-      s_ << factor << low << high << original;
+      const auto& [factor, low, high, original, kind] = *scaling;
+      s_ << static_cast<int64_t>(kind) << factor << low << high << original;
     }
   }
 
@@ -171,8 +171,8 @@ class GraphAdder {
   }
   void Add(const model::AddAttributes& a) { s_ << a.hidden; }
   void Add(const model::LinearCrossEntropyAttributes& a) {
-    const auto& [hidden, vocab, rows_at_once, first] = a;
-    s_ << hidden << vocab << rows_at_once << first;
+    const auto& [hidden, vocab, rows_at_once, first, softcap] = a;
+    s_ << hidden << vocab << rows_at_once << first << softcap;
   }
   void Add(const model::BiasAttributes& a) { s_ << a.hidden; }
   void Add(const model::TensorExchangeAttributes& a) {

@@ -44,6 +44,32 @@ struct ClassSeconds {
   double norm = 0;
 };
 
+model::SegmentMemory Least(const model::SegmentMemory& a, const model::SegmentMemory& b) {
+  const auto& [output, saved, forward, recompute, inference, backward, input_gradient, loss, input_backward,
+               queued, weight_backward] = b;
+  return {.output_bytes = std::min(a.output_bytes, output),
+          .saved_bytes = std::min(a.saved_bytes, saved),
+          .forward_peak = std::min(a.forward_peak, forward),
+          .recompute_peak = std::min(a.recompute_peak, recompute),
+          .inference_peak = std::min(a.inference_peak, inference),
+          .backward_peak = std::min(a.backward_peak, backward),
+          .input_gradient_bytes = std::min(a.input_gradient_bytes, input_gradient),
+          .loss_peak = std::min(a.loss_peak, loss),
+          .input_backward_peak = std::min(a.input_backward_peak, input_backward),
+          .queued_bytes = std::min(a.queued_bytes, queued),
+          .weight_backward_peak = std::min(a.weight_backward_peak, weight_backward)};
+}
+
+PassCost Least(const PassCost& a, const PassCost& b) {
+  return {
+      .forward_s = std::min(a.forward_s, b.forward_s),
+      .again_s = std::min(a.again_s, b.again_s),
+      .backward_s = {std::min(a.backward_s[0], b.backward_s[0]), std::min(a.backward_s[1], b.backward_s[1])},
+      .input_backward_s = std::min(a.input_backward_s, b.input_backward_s),
+      .weight_backward_s = std::min(a.weight_backward_s, b.weight_backward_s),
+      .memory = Least(a.memory, b.memory)};
+}
+
 class Coster {
  public:
   Coster(const model::Graph& graph, const layout::Ledger& ledger, const schedule::BuildOptions& options,
@@ -51,7 +77,7 @@ class Coster {
       : graph_(graph), ledger_(ledger), rates_(rates), table_(graph, ledger, options, /*own_class=*/0) {}
 
   std::array<PassCost, kNumKinds> Passes() const {
-    return {PassCostOf(0, kEmbedding), PassCostOf(1, kLayer), PassCostOf(LastBlock(), kHead)};
+    return {PassCostOf(0, kEmbedding), LeastOfLayers(), PassCostOf(LastBlock(), kHead)};
   }
 
   LedgerCosts OfLedger() const {
@@ -68,6 +94,19 @@ class Coster {
 
   double Seconds(const Instruction& instruction) const {
     return rates_.Seconds(table_.WorkOf({}, instruction));
+  }
+
+  // Returns the least of each cost over the kinds of layers.
+  PassCost LeastOfLayers() const {
+    PassCost least = PassCostOf(1, kLayer);
+    std::vector<int> known = {graph_.blocks[1].kind};
+    for (int block = 2; block < LastBlock(); ++block) {
+      const int kind = graph_.blocks[static_cast<size_t>(block)].kind;
+      if (std::find(known.begin(), known.end(), kind) != known.end()) continue;
+      known.push_back(kind);
+      least = Least(least, PassCostOf(block, kLayer));
+    }
+    return least;
   }
 
   PassCost PassCostOf(int block, Kind kind) const {

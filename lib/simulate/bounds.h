@@ -96,7 +96,8 @@ struct BucketCost {
 // workers.
 struct GraphCosts {
   std::shared_ptr<const model::Graph> graph;
-  std::array<PassCost, 3> blocks;  // the embedding, a layer, the head
+  // The embedding, a layer, the head. If layers are of several kinds, their least costs.
+  std::array<PassCost, 3> blocks;
 };
 // Returns a lower bound, in seconds, for every step that runs the graph's passes in any order. It is the mean
 // compute time of a pipeline's ranks for a model with `layers` layers. Much looser than the bounds of

@@ -286,8 +286,10 @@ StepPrice PriceWhole(const schedule::Step& step, const layout::Ledger& ledger,
   return {SimulateMemory(step), PriceStep(step, ledger, options, num_micro_batches, rates)};
 }
 
-FoldedModel::FoldedModel(const model::Architecture& spec, int64_t layers) : folded_layers_(layers) {
-  layers = std::min(layers, NumLayers(spec));
+FoldedModel::FoldedModel(const model::Architecture& spec, int64_t layers) {
+  // Layers of several kinds do not repeat one by one.
+  layers = spec.kinds.size() > 1 ? NumLayers(spec) : std::min(layers, NumLayers(spec));
+  folded_layers_ = layers;
   repeats_ = NumLayers(spec) - layers;
   few_ = {.spec = spec, .inventory = {}};
   few_ = WithLayers(layers);

@@ -42,7 +42,8 @@ inline constexpr int64_t kFoldedLayers = 6;
 // A model with few layers, which all strategies for one model share.
 class FoldedModel {
  public:
-  // `spec` must be valid for building a step. A model with at most `layers` layers is not folded.
+  // `spec` must be valid for building a step. A model with at most `layers` layers, or with layers of several
+  // kinds, is not folded.
   explicit FoldedModel(const model::Architecture& spec, int64_t layers = kFoldedLayers);
 
   int64_t repeats() const { return repeats_; }  // number of layers that the folded model leaves out

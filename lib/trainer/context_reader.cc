@@ -41,7 +41,7 @@ std::shared_ptr<const model::Graph> ContextReader::GraphOf(int64_t num_tokens) c
 std::vector<nn::SegmentRunner> ContextReader::MakeRunners(const model::Graph& graph) const {
   std::vector<nn::SegmentRunner> runners;
   for (const model::Segment& kind : graph.kinds)
-    runners.emplace_back(device::Device::Cpu(), kind, &rope_, threads_);
+    runners.emplace_back(device::Device::Cpu(), kind, rope_.data(), threads_);
   return runners;
 }
 

@@ -55,7 +55,7 @@ class ContextReader {
   const model::Architecture& spec_;
   const std::vector<model::Parameter> inventory_;
   const ParametersOf parameters_of_;
-  const nn::RopeTables rope_;
+  const std::vector<nn::RopeTables> rope_;
   const int64_t window_;
   const int threads_;
   const int threads_of_one_token_;

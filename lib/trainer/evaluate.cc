@@ -45,7 +45,7 @@ class Evaluator {
     const model::MicroBatchShape shape{1, recipe_.data.seq_len};
     graph_ = model::BuildGraph(weights.spec(), weights.inventory(), {shape, DType::kF32, deps.threads});
     for (const model::Segment& kind : graph_->kinds)
-      runners_.emplace_back(device::Device::Cpu(), kind, &rope_, deps.threads);
+      runners_.emplace_back(device::Device::Cpu(), kind, rope_.data(), deps.threads);
   }
 
   absl::StatusOr<Sums> Run(const data::EvalSet& set) {
@@ -96,7 +96,7 @@ class Evaluator {
 
   const recipe::Recipe& recipe_;
   BlockWeights& weights_;
-  const nn::RopeTables rope_;
+  const std::vector<nn::RopeTables> rope_;
   std::shared_ptr<const model::Graph> graph_;
   std::vector<nn::SegmentRunner> runners_;  // by kind
 };

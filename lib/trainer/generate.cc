@@ -59,10 +59,10 @@ int32_t Sample(const at::Tensor& logits, const GenerateOptions& options, int64_t
 }
 
 std::string NoteOfWindow(const model::Architecture& spec) {
-  const int64_t window = model::LongestContext(spec);
-  const char* const limit = window < spec.max_position ? "sliding_window" : "max_position_embeddings";
-  return absl::StrCat("the model reads at most ", window, " tokens (", limit,
-                      "); a longer text continues from its newest ", ContextReader::KeptOf(window));
+  const int64_t window = spec.max_position;
+  return absl::StrCat("the model reads at most ", window,
+                      " tokens (max_position_embeddings); a longer text continues from its newest ",
+                      ContextReader::KeptOf(window));
 }
 
 // Notes on a Hugging Face folder, printed before the text.
@@ -87,7 +87,7 @@ absl::StatusOr<Generated> Generate(const InferenceDeps& deps, const GenerateOpti
     TRAINCTL_RETURN_IF_ERROR(weights->Of(block).status());
   Generated generated{.model = weights->Describe()};
   for (const std::string& note : NotesOfFolder(deps, codec, generated.model)) output.note(note);
-  const int64_t window = model::LongestContext(spec);
+  const int64_t window = spec.max_position;
   const int64_t most_tokens = static_cast<int64_t>(tokens.size()) + options.max_tokens;
   const bool begins_cut = std::ssize(tokens) > window;
   if (begins_cut) output.note(NoteOfWindow(spec));

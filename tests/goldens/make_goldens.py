@@ -65,6 +65,40 @@ VARIANTS = {
     # Neighboring elements of a head are rotated together.
     "helium": dict(family="helium", num_key_value_heads=2, head_dim=4),
     "ernie4_5": dict(family="ernie4_5", num_key_value_heads=2, head_dim=6, use_bias=True),
+    # All frequencies divided by the factor.
+    "rope_linear": dict(num_key_value_heads=2, rope_theta=500.0, rope_scaling=dict(rope_type="linear", factor=4.0)),
+    # Windows that are shorter than the sequence: in all layers, in the upper one, in the listed ones.
+    "mistral_window": dict(family="mistral", num_key_value_heads=2, head_dim=6, sliding_window=5),
+    "qwen2_window": dict(family="qwen2", num_key_value_heads=2, head_dim=ABSENT, use_sliding_window=True,
+                         sliding_window=5, max_window_layers=1),
+    "ministral": dict(family="ministral", num_key_value_heads=2, head_dim=6, sliding_window=5,
+                      layer_types=["full_attention", "sliding_attention"]),
+    # Norms after attention and MLP too, capped scores and logits, a scale of its own, windows in every second layer.
+    # The caps are low enough to bend most values.
+    "gemma2": dict(family="gemma2", num_key_value_heads=2, head_dim=6, tie_word_embeddings=True, sliding_window=5,
+                   query_pre_attn_scalar=24, attn_logit_softcapping=1.5, final_logit_softcapping=3.0),
+    "vaultgemma": dict(family="vaultgemma", num_key_value_heads=2, head_dim=6, tie_word_embeddings=True,
+                       sliding_window=5, query_pre_attn_scalar=24, attn_logit_softcapping=1.5,
+                       final_logit_softcapping=3.0),
+    # Another table of positions in layers with a window, and norms of heads.
+    "gemma3": dict(family="gemma3_text", num_hidden_layers=3, num_key_value_heads=2, head_dim=6,
+                   tie_word_embeddings=True, sliding_window=5, query_pre_attn_scalar=24, sliding_window_pattern=3,
+                   rope_theta=500.0, rope_local_base_freq=50.0, rope_scaling=dict(rope_type="linear", factor=4.0)),
+    # Factors of the embedding, the scores, the residual updates and the logits.
+    "granite": dict(family="granite", num_key_value_heads=2, head_dim=6, embedding_multiplier=3.0,
+                    residual_multiplier=0.3, attention_multiplier=0.2, logits_scaling=4.0),
+    # A layer without positions.
+    "smollm3": dict(family="smollm3", num_key_value_heads=2, head_dim=6, tie_word_embeddings=True,
+                    no_rope_layer_interval=2, rope_theta=500.0),
+    # Attention and MLP run in parallel after one LayerNorm without a bias; a factor of the logits.
+    "cohere": dict(family="cohere", num_key_value_heads=2, head_dim=ABSENT, tie_word_embeddings=True, logit_scale=0.3,
+                   rms_norm_eps=ABSENT, layer_norm_eps=1e-5),
+    # The same with windows, and without positions in the layers without a window.
+    "cohere2": dict(family="cohere2", num_key_value_heads=2, head_dim=ABSENT, tie_word_embeddings=True,
+                    logit_scale=0.3, rms_norm_eps=ABSENT, layer_norm_eps=1e-5, sliding_window=5,
+                    sliding_window_pattern=2),
+    # Norms only after attention and MLP.
+    "exaone4": dict(family="exaone4", num_key_value_heads=2, head_dim=6, sliding_window=5, sliding_window_pattern=2),
 }
 
 

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "base/json.h"
 #include "base/status.h"
@@ -86,6 +87,8 @@ TEST(HuggingFaceConfig, EveryFamilySurvivesTheRoundTrip) {
       SetEach(spec, &Mlp::bias,
               has_biases && (family.bias == Bias::kByFile || family.bias == Bias::kUseBias));
       if (family.windows == Windows::kAll) SetWindow(spec, has_biases ? 32 : 0);
+      if (family.windows == Windows::kUpper || family.windows == Windows::kListed)
+        SetWindows(spec, 32, {false, has_biases, has_biases});
       ASSERT_TRUE(CheckTrainable(spec).ok()) << name << ": " << CheckTrainable(spec);
       const std::string text = ToHuggingFaceConfig(spec, DType::kBF16);
       const absl::StatusOr<Architecture> back = FromHuggingFaceConfig(text, "config.json");
@@ -214,7 +217,6 @@ TEST(HuggingFaceConfig, WhatWouldChangeTheMathematicsIsAnErrorThatNamesIt) {
            {R"("hidden_act": "gelu")", "hidden_act"},
            {R"("attention_dropout": 0.1)", "attention_dropout"},
            {R"("pretraining_tp": 2)", "pretraining_tp"},
-           {R"("rope_scaling": {"type": "linear", "factor": 2.0})", "linear"},
            {R"("rope_scaling": {"rope_type": "yarn", "factor": 2.0})", "yarn"},
            {R"("rope_scaling": {"rope_type": "llama3", "factor": 2.0})", "low_freq_factor"},
            {R"("rope_scaling": {"rope_type": "default", "attention_factor": 2.0})", "attention_factor"},
@@ -229,7 +231,7 @@ TEST(HuggingFaceConfig, WhatWouldChangeTheMathematicsIsAnErrorThatNamesIt) {
            {R"("partial_rotary_factor": 0.5)", "partial_rotary_factor"},
            {R"("use_rope": false)", "field 'use_rope' is false but must be true"},
            {R"("hidden_act": "gelu_new")", "hidden_act"},
-           {R"("rope_scaling": {"type": "linear"})", "linear"},
+           {R"("rope_scaling": {"type": "linear"})", "'factor' is absent but must be a positive number"},
            {R"("rope_scaling": {"rope_type": "dynamic", "factor": 1.0})", "dynamic"},
            {R"("rope_scaling": {"rope_type": "default", "factor": 2.0})", "factor"},
            {R"("attention_multiplier": 1.0)", "attention_multiplier"},  // in place of 1 / sqrt(head_dim)
@@ -303,8 +305,71 @@ TEST(HuggingFaceConfig, Qwen2IsLlamaWithThreeBiases) {
           .ok());
   const std::string windowed =
       absl::StrReplaceAll(text, {{"\"use_sliding_window\": false", "\"use_sliding_window\": true"}});
-  EXPECT_THAT(std::string(FromHuggingFaceConfig(windowed, "config.json").status().message()),
-              HasSubstr("use_sliding_window"));
+  const absl::StatusOr<Architecture> with_window = FromHuggingFaceConfig(windowed, "config.json");
+  ASSERT_TRUE(with_window.ok()) << with_window.status();
+  EXPECT_EQ(WindowOf(*with_window), 0);  // max_window_layers is 2, and so is the number of layers
+}
+
+// transformers' configuration_gemma3.py: rope_parameters by layer type replace rope_theta, rope_scaling and
+// rope_local_base_freq. The list layer_types replaces sliding_window_pattern.
+TEST(HuggingFaceConfig, TheFormsOfGemma3MeanTheSame) {
+  const auto read = [](const char* fields) {
+    return FromHuggingFaceConfig(absl::StrReplaceAll(With(fields), {{"\"llama\"", "\"gemma3_text\""}}),
+                                 "config.json");
+  };
+  const absl::StatusOr<Architecture> old_form = read(
+      R"("rope_theta": 5e5, "rope_local_base_freq": 50, "rope_scaling": {"rope_type": "linear", "factor": 8},
+              "sliding_window": 16, "sliding_window_pattern": 2, "query_pre_attn_scalar": 64)");
+  ASSERT_TRUE(old_form.ok()) << old_form.status();
+  EXPECT_EQ(LayerTypesOf(*old_form), (std::vector<std::string>{"sliding_attention", "full_attention"}));
+  EXPECT_EQ(old_form->window_rope_theta, 50);
+  EXPECT_EQ(AttentionOf(*old_form).scale, 0.125);
+  EXPECT_EQ(old_form->rope.scaling, (RopeScaling{.factor = 8, .kind = RopeScalingKind::kLinear}));
+  const absl::StatusOr<Architecture> new_form =
+      read(R"("rope_parameters": {"full_attention": {"rope_type": "linear", "rope_theta": 5e5, "factor": 8},
+              "sliding_attention": {"rope_type": "default", "rope_theta": 50}}, "sliding_window": 16,
+              "layer_types": ["sliding_attention", "full_attention"], "sliding_window_pattern": 6,
+              "query_pre_attn_scalar": 64)");
+  ASSERT_TRUE(new_form.ok()) << new_form.status();
+  EXPECT_EQ(*new_form, *old_form);
+  EXPECT_THAT(read(R"("layer_types": ["chunked_attention", "full_attention"])").status().ToString(),
+              HasSubstr("layer_types"));
+}
+
+// transformers' configuration_smollm3.py: a 0 in no_rope_layers is a layer without positions; without the
+// list, every fourth layer is one.
+TEST(HuggingFaceConfig, LayersOfSmolLm3WithoutPositions) {
+  const auto types = [](const char* fields) {
+    const std::string text = absl::StrReplaceAll(
+        With(fields), {{"llama", "smollm3"}, {"\"num_hidden_layers\": 2", "\"num_hidden_layers\": 4"}});
+    const absl::StatusOr<Architecture> spec = FromHuggingFaceConfig(text, "config.json");
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    return spec.ok() ? absl::StrJoin(LayerTypesOf(*spec), " ") : "";
+  };
+  EXPECT_EQ(types(R"("head_dim": 16)"), "full_attention full_attention full_attention full_attention_nope");
+  EXPECT_EQ(types(R"("no_rope_layer_interval": 2)"), "full_attention full_attention_nope");
+  EXPECT_EQ(types(R"("no_rope_layers": [0, 1, 1, 1])"),
+            "full_attention_nope full_attention full_attention full_attention");
+  EXPECT_EQ(types(R"("no_rope_layers": [1, 1, 1, 1])"), "full_attention");
+}
+
+// A value that the family's config.json cannot state could not be exported.
+TEST(HuggingFaceConfig, WhatAFamilyCannotStateIsRefused) {
+  const auto check = [](auto change) {
+    Architecture spec = *FromHuggingFaceConfig(kMinimal, "config.json");
+    change(spec);
+    return std::string(CheckTrainable(spec).message());
+  };
+  EXPECT_THAT(check([](Architecture& s) { SetWindow(s, 8); }), HasSubstr("model.sliding_window"));
+  EXPECT_THAT(check([](Architecture& s) { SetRopes(s, {true, false}); }), HasSubstr("model.layer_types"));
+  EXPECT_THAT(check([](Architecture& s) { s.window_rope_theta = 10; }), HasSubstr("window_rope_theta"));
+  EXPECT_THAT(check([](Architecture& s) { s.embedding_multiplier = 2; }), HasSubstr("embedding_multiplier"));
+  EXPECT_THAT(check([](Architecture& s) { s.residual_multiplier = 2; }), HasSubstr("residual_multiplier"));
+  EXPECT_THAT(check([](Architecture& s) { s.logit_multiplier = 2; }), HasSubstr("logit_multiplier"));
+  EXPECT_THAT(check([](Architecture& s) { s.logit_softcap = 2; }), HasSubstr("logit_softcap"));
+  EXPECT_THAT(check([](Architecture& s) { SetEach(s, &Attention::scale, 2); }), HasSubstr("attention_scale"));
+  EXPECT_THAT(check([](Architecture& s) { SetEach(s, &Attention::softcap, 2); }),
+              HasSubstr("attention_softcap"));
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ struct Bench {
   std::vector<model::Parameter> inventory;
   std::shared_ptr<const model::Graph> graph;
   model::Segment segment;
-  RopeTables rope;
+  std::vector<RopeTables> rope;
   std::vector<at::Tensor> weights, gradients;
   BoundParameters bound;
   std::vector<int32_t> tokens, targets, positions, document;
@@ -108,7 +108,7 @@ struct Bench {
     }
   }
 
-  SegmentRunner Runner() const { return {device::Device::Cpu(), segment, &rope, 1}; }
+  SegmentRunner Runner() const { return {device::Device::Cpu(), segment, rope.data(), 1}; }
   TokenView View() const {
     return {tokens.data(), targets.data(), positions.data(), document.data(), mask.data()};
   }

@@ -88,8 +88,8 @@ class FieldChanger {
     for (auto& [kind, parameters] : blocks) Change(kind, parameters);
     for (auto& [head_dim, theta, scaling] : angles) {
       Change(head_dim, theta);
-      auto& [factor, low, high, original] = scaling.value();
-      Change(factor, low, high, original);
+      auto& [factor, low, high, original, kind] = scaling.value();
+      Change(factor, low, high, original, kind);
       const model::RopeScaling kept = *scaling;
       scaling.reset();
       Expect();
@@ -160,8 +160,8 @@ class FieldChanger {
       auto& [a, b, c, d, e] = attributes;
       Change(a, b, c, d, e);
     } else if constexpr (std::is_same_v<Attributes, LinearCrossEntropyAttributes>) {
-      auto& [a, b, c, d] = attributes;
-      Change(a, b, c, d);
+      auto& [a, b, c, d, e] = attributes;
+      Change(a, b, c, d, e);
     } else if constexpr (std::is_same_v<Attributes, EmbeddingAttributes> ||
                          std::is_same_v<Attributes, RmsNormAttributes> ||
                          std::is_same_v<Attributes, LayerNormAttributes>) {

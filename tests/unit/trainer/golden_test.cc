@@ -163,14 +163,15 @@ class Trainer {
 
   // Through the blocks one by one, without a step. [rows, vocab]
   at::Tensor Logits(const std::vector<int64_t>& rows) const {
-    const nn::RopeTables rope =
+    const std::vector<nn::RopeTables> rope =
         nn::MakeRopeTables(device::Device::Cpu(), model::AnglesOf(golden_.spec), golden_.seq_len);
     const nn::TokenView view = golden_.View(0, 0);
     const auto graph =
         model::BuildGraph(golden_.spec, ledger_.inventory(), {.shape = {golden_.batch, golden_.seq_len}});
     at::Tensor hidden;
     for (int block = 0;; ++block) {
-      const nn::SegmentRunner runner(device::Device::Cpu(), graph->segment(block), &rope, /*threads=*/1);
+      const nn::SegmentRunner runner(device::Device::Cpu(), graph->segment(block), rope.data(),
+                                     /*threads=*/1);
       if (block + 1 == graph->num_blocks()) return runner.Logits(Bound(block), hidden, rows);
       hidden = runner.Forward(Bound(block), hidden, view, nullptr);
     }
@@ -419,7 +420,9 @@ TEST(LoadModelFolderTest, F16WeightsHaveTheirValuesAsFloats) {
 INSTANTIATE_TEST_SUITE_P(Variants, GoldenTest,
                          testing::Values("plain", "gqa", "tied", "rope_scaled", "biased", "packed", "qwen3",
                                          "mistral", "gemma", "starcoder2", "arcee", "nemotron", "stablelm",
-                                         "helium", "ernie4_5"),
+                                         "helium", "ernie4_5", "rope_linear", "mistral_window",
+                                         "qwen2_window", "ministral", "gemma2", "vaultgemma", "gemma3",
+                                         "granite", "smollm3", "cohere", "cohere2", "exaone4"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
