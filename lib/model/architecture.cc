@@ -202,6 +202,11 @@ void RepeatLayer(Architecture& spec, int64_t layer, int64_t count) {
   spec.layers.assign(static_cast<size_t>(count), spec.layers[static_cast<size_t>(layer)]);
 }
 
+void SetMaxPosition(Architecture& spec, int64_t value) {
+  spec.max_position = value;
+  if (spec.learned_positions > 0) spec.learned_positions = value + spec.position_offset;
+}
+
 int64_t RotatedDim(const Architecture& spec) {
   return static_cast<int64_t>(static_cast<double>(AttentionOf(spec).head_dim) * spec.rope.share);
 }
@@ -285,7 +290,7 @@ std::vector<std::string> LayerTypesOf(const Architecture& spec) {
   const auto is_uniform = [](const std::vector<int>& list) {
     return std::adjacent_find(list.begin(), list.end(), std::not_equal_to<>()) == list.end();
   };
-  const bool is_usual = types.empty() || (is_uniform(types) && types[0] < 2);
+  const bool is_usual = types.empty() || (is_uniform(types) && (types[0] < 2 || spec.learned_positions > 0));
   const Family* family = FindFamily(spec.family);
   if (is_usual && (family == nullptr || BaseOfFamily(spec.family).layers.empty())) return {};
   std::vector<std::string> names;
@@ -358,9 +363,8 @@ std::vector<std::string> WhyNotTrainable(const Architecture& spec) {
        "norms of queries and keys over all heads"},
       {any([](const Layer& layer) { return layer.attention.sinks; }), "attention sinks"},
       {spec.embedding_norm, "a norm after the embedding"},
-      {spec.head_bias, "a bias of the head"},
+      {spec.head_bias && spec.tie_embeddings, "a bias of a tied head"},
       {spec.dropout, "dropout"},
-      {spec.learned_positions > 0, "learned positions"},
       {spec.rope.yarn, "YaRN positions (rope_scaling)"},
   };
   for (const auto& [has, feature] : features) {
@@ -411,6 +415,7 @@ bool CanHaveBiases(const Family& family, const Architecture& spec) {
     case Bias::kByFile:
       return attention.qkv_bias == attention.out_bias;
     case Bias::kAll:
+      return HasAllLinearBiases(spec);
     case Bias::kUseBias:
       return attention.qkv_bias == attention.out_bias && attention.qkv_bias == mlp_bias;
   }
@@ -426,6 +431,7 @@ absl::Status CheckStated(const Family& family, const Architecture& spec) {
       family.windows == Windows::kNone ? share == 0 : may_be_mixed || share == 0 || share == 1;
   const auto rope_fits = [&](const Layer& layer) {
     if (family.no_positions == NoPositions::kListed || layer.attention.rope) return true;
+    if (family.learned_positions) return true;
     return family.no_positions == NoPositions::kUnwindowed && layer.attention.window == 0;
   };
   const bool is_nope_elsewhere = family.no_positions == NoPositions::kUnwindowed && share > 0;
@@ -435,7 +441,9 @@ absl::Status CheckStated(const Family& family, const Architecture& spec) {
   const bool fits_ropes = std::all_of(spec.kinds.begin(), spec.kinds.end(), rope_fits) &&
                           std::all_of(spec.kinds.begin(), spec.kinds.end(), rope_is_complete);
   const bool states_logits = family.states_multipliers || family.logit_multiplier_key != nullptr;
+  const int64_t rows = family.learned_positions ? spec.max_position + spec.position_offset : 0;
   const std::pair<bool, const char*> fields[] = {
+      {spec.learned_positions == rows, "max_position"},
       {fits_windows, "sliding_window"},
       {fits_ropes, "layer_types"},
       {(family.window_rope_theta > 0) == (spec.window_rope_theta > 0), "window_rope_theta"},
@@ -487,7 +495,9 @@ absl::Status CheckTrainable(const Architecture& spec) {
     return UsageError(absl::StrCat("this version cannot train the model: ", absl::StrJoin(reasons, "; ")));
   }
   const Attention& attention = AttentionOf(spec);
-  if (RotatedDim(spec) % 2 != 0 || RotatedDim(spec) == 0) {
+  const bool any_rope = std::any_of(spec.kinds.begin(), spec.kinds.end(),
+                                    [](const Layer& kind) { return kind.attention.rope; });
+  if (any_rope && (RotatedDim(spec) % 2 != 0 || RotatedDim(spec) == 0)) {
     const std::string rotated =
         spec.rope.share == 1 ? std::string("is odd")
                              : absl::StrCat("times model.rope_share = ", spec.rope.share, " is not even");

@@ -139,6 +139,7 @@ struct Architecture {
   int64_t mtp_layers = 0;
   int64_t max_position = 8192;    // longest sequence that the model is designed for, in tokens
   int64_t learned_positions = 0;  // rows of the position table; 0 for rotary, ALiBi or no positions
+  int64_t position_offset = 0;    // row of the first position in that table (2 in OPT)
   Rope rope;
   // RoPE's theta in layers with a window, whose frequencies are not scaled (Gemma 3, arXiv 2503.19786). 0 if
   // those layers use `rope`.
@@ -165,6 +166,9 @@ struct LlamaSizes {
 };
 // Returns a Llama model of these sizes. All other fields have their default values.
 Architecture LlamaOf(const LlamaSizes& sizes);
+
+// Sets max_position. A table of positions gets as many rows.
+void SetMaxPosition(Architecture& spec, int64_t value);
 
 inline int64_t NumLayers(const Architecture& spec) { return static_cast<int64_t>(spec.layers.size()); }
 // Truncates the list of layers, or extends it with the pattern that repeats at its end. Limits `count` to one

@@ -46,7 +46,7 @@ class BlockBuilder {
                  EmbeddingAttributes{.vocab = tokens.count, .hidden = spec_.hidden, .first = tokens.begin},
              .weights = {Read(absl::StrCat(names_.embedding, ".weight"))}},
             "hidden");
-    const int hidden = LeaveProducts(looked_up);
+    const int hidden = AddPositions(LeaveProducts(looked_up));
     segment_.outputs = {AddScale(hidden, EmbeddingFactor(), "hidden_scaled")};
   }
 
@@ -86,7 +86,9 @@ class BlockBuilder {
         .rows_at_once = LogitRowsAtOnce(segment_.shape, most, segment_.dtype, segment_.on_device),
         .first = tokens.begin,
         .softcap = spec_.logit_softcap};
-    Add({.attributes = attributes, .inputs = {scaled}, .weights = {Read(matrix + ".weight")}}, "loss");
+    Operator loss{.attributes = attributes, .inputs = {scaled}, .weights = {Read(matrix + ".weight")}};
+    if (spec_.head_bias) loss.biases = {Read(matrix + ".bias")};
+    Add(std::move(loss), "loss");
   }
 
   Segment TakeSegment() {
@@ -160,6 +162,16 @@ class BlockBuilder {
   int AddNormBefore(int input, const std::string& prefix, const char* module, const std::string& name) {
     if (norms_ == NormPlaces::kAfter) return EnterProducts(input);
     return EnterProducts(AddNorm(input, prefix + module, name, forms_again_));
+  }
+
+  int AddPositions(int input) {
+    if (spec_.learned_positions == 0) return input;
+    const PositionsAttributes attributes{
+        .rows = spec_.learned_positions, .hidden = spec_.hidden, .first = spec_.position_offset};
+    return Add({.attributes = attributes,
+                .inputs = {input},
+                .weights = {Read(absl::StrCat(names_.positions, ".weight"))}},
+               "hidden_positioned");
   }
 
   // The square root of the hidden size is rounded to the type of the weights, as transformers does.
@@ -321,6 +333,9 @@ std::vector<int> FirstParameters(const Architecture& spec, const std::vector<Par
 }  // namespace
 
 std::vector<AngleTable> AnglesOf(const Architecture& spec) {
+  const bool any_rope = std::any_of(spec.kinds.begin(), spec.kinds.end(),
+                                    [](const Layer& kind) { return kind.attention.rope; });
+  if (!any_rope) return {};
   const int64_t rotated_dim = RotatedDim(spec);
   std::vector<AngleTable> tables = {
       {.rotated_dim = rotated_dim, .theta = spec.rope.theta, .scaling = spec.rope.scaling}};

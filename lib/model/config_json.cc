@@ -181,8 +181,7 @@ int64_t ReadSizes(Reader& reader, const Family& family, int64_t least_layers, Ar
   }
   if (family.learned_positions) {
     spec.learned_positions = reader.Required({"n_positions", "max_position_embeddings"});
-    // modeling_opt.py, OPTLearnedPositionalEmbedding: the table has two rows more.
-    if (absl::string_view(family.model_type) == "opt") spec.learned_positions += 2;
+    spec.learned_positions += family.position_offset;
   }
   return layers;
 }

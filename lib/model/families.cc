@@ -46,6 +46,16 @@ constexpr ParameterNames Gemma2Names() {
 constexpr ParameterNames kGemma2Names = Gemma2Names();
 constexpr ParameterNames kExaone4Names = kGemma2Names;  // without the norms before
 
+constexpr ParameterNames PhiNames() {
+  ParameterNames names = kLlamaNames;
+  names.attention_output = "self_attn.dense";
+  names.up = "mlp.fc1";
+  names.down = "mlp.fc2";
+  names.final_norm = "model.final_layernorm";
+  return names;
+}
+constexpr ParameterNames kPhiNames = PhiNames();
+
 constexpr ParameterNames VaultGemmaNames() {
   ParameterNames names = kLlamaNames;
   names.mlp_norm = "pre_feedforward_layernorm";
@@ -186,10 +196,16 @@ constexpr Family kFamilies[] = {
     {.model_type = "phi3", .windows = Windows::kAll},
     {.model_type = "phi",
      .gated = false,
+     .activation = Activation::kGeluTanh,
      .norm = NormKind::kLayer,
      .bias = Bias::kAll,
      .norms = NormPlaces::kShared,
-     .head_bias = true},
+     .head_bias = true,
+     .norm_eps = 1e-5,
+     .rope_share = 0.5,
+     .norm_eps_key = "layer_norm_eps",
+     .class_name = "PhiForCausalLM",
+     .names = &kPhiNames},
     {.model_type = "gpt2",
      .gated = false,
      .norm = NormKind::kLayer,
@@ -363,6 +379,8 @@ void ApplyFamily(const Family& family, Architecture& spec) {
   spec.norm.gain = family.gain;
   spec.rope.pairs = family.rope_pairs;
   spec.scales_embedding = family.scales_embedding;
+  spec.position_offset = family.position_offset;
+  if (family.learned_positions) SetEach(spec, &Attention::rope, false);
   spec.embedding_norm = family.embedding_norm;
   spec.head_bias = family.head_bias;
 }
@@ -373,8 +391,10 @@ Architecture BaseOfFamily(absl::string_view name) {
   const Family& family = *FindFamily(name);
   spec.family = family.model_type;
   ApplyFamily(family, spec);
+  if (family.bias == Bias::kAll) SetAllLinearBiases(spec, true);
   spec.tie_embeddings = family.tied_default;
   spec.max_position = family.max_position;
+  if (family.learned_positions) spec.learned_positions = family.max_position + family.position_offset;
   spec.norm.eps = family.norm_eps;
   spec.rope.theta = family.rope_theta;
   spec.rope.share = family.rope_share;

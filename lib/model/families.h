@@ -61,6 +61,7 @@ struct Family {
   bool bias_default = false;  // used if config.json does not state it
   bool tied_default = false;  // used if config.json does not state it
   bool learned_positions = false;
+  int64_t position_offset = 0;  // rows of the position table before that of the first position
   QkNorm qk_norm = QkNorm::kNone;
   NormPlaces norms = NormPlaces::kBefore;
   bool embedding_norm = false;

@@ -42,8 +42,9 @@ enum class OpKind : uint8_t {
   kHeadNorm,            // [n, (heads + 2 kv_heads) head_dim]; RMSNorm of each head of q and k, in place
   kActivation,          // [n, cols] -> [n, cols]
   kScale,               // [n, cols]; multiplies by a constant, in place
+  kPositions,           // [n, hidden]; adds the row of each token's position, in place
 };
-inline constexpr int kNumOpKinds = 14;
+inline constexpr int kNumOpKinds = 15;
 
 // Sizes of one operator. Execution and cost estimates use these sizes instead of the model's. A
 // tensor-parallel rank runs the same operator with smaller sizes, such as half of the heads.
@@ -141,12 +142,18 @@ struct ScaleAttributes {
   double factor = 1;
   bool operator==(const ScaleAttributes&) const = default;
 };
+struct PositionsAttributes {
+  int64_t rows = 0;  // of the table
+  int64_t hidden = 0;
+  int64_t first = 0;  // row of position 0
+  bool operator==(const PositionsAttributes&) const = default;
+};
 // The alternatives are in the order of OpKind.
 using OperatorAttributes =
     std::variant<EmbeddingAttributes, RmsNormAttributes, LinearAttributes, RopeAttributes,
                  AttentionAttributes, SwiGluAttributes, AddAttributes, LinearCrossEntropyAttributes,
                  BiasAttributes, TensorExchangeAttributes, LayerNormAttributes, HeadNormAttributes,
-                 ActivationAttributes, ScaleAttributes>;
+                 ActivationAttributes, ScaleAttributes, PositionsAttributes>;
 static_assert(std::variant_size_v<OperatorAttributes> == kNumOpKinds);
 
 // The passes of an operator. Each pass over a block runs some of them (schedule/operator_passes.h).
@@ -204,13 +211,14 @@ struct OperatorEntry {
 };
 extern const OperatorEntry kEmbeddingOperator, kRmsNormOperator, kLinearOperator, kRopeOperator,
     kAttentionOperator, kSwiGluOperator, kAddOperator, kLinearCrossEntropyOperator, kBiasOperator,
-    kTensorExchangeOperator, kLayerNormOperator, kHeadNormOperator, kActivationOperator, kScaleOperator;
+    kTensorExchangeOperator, kLayerNormOperator, kHeadNormOperator, kActivationOperator, kScaleOperator,
+    kPositionsOperator;
 // Indexed by OpKind.
 inline constexpr const OperatorEntry* kOperators[kNumOpKinds] = {
     &kEmbeddingOperator,  &kRmsNormOperator,        &kLinearOperator,    &kRopeOperator,
     &kAttentionOperator,  &kSwiGluOperator,         &kAddOperator,       &kLinearCrossEntropyOperator,
     &kBiasOperator,       &kTensorExchangeOperator, &kLayerNormOperator, &kHeadNormOperator,
-    &kActivationOperator, &kScaleOperator};
+    &kActivationOperator, &kScaleOperator,          &kPositionsOperator};
 
 inline const OperatorEntry& EntryOf(OpKind kind) { return *kOperators[static_cast<size_t>(kind)]; }
 inline absl::string_view OpKindName(OpKind kind) { return EntryOf(kind).name; }

@@ -24,7 +24,8 @@ struct ParameterNames {
   const char* up;
   const char* down;
   const char* final_norm;
-  const char* head;  // not present in models with tied embeddings
+  const char* head;                 // not present in models with tied embeddings
+  const char* positions = nullptr;  // table of learned positions
   // Norms of what attention and MLP add to the residual stream.
   const char* after_attention_norm = nullptr;
   const char* after_mlp_norm = nullptr;

@@ -48,7 +48,7 @@ constexpr Slot kEmbeddingSlots[] = {
      [](const Architecture& spec, const Layer&) {
        return Module{spec.vocab, spec.hidden};
      }},
-    {nullptr, Role::kMatrix, Cut::kNone,  // positions
+    {&ParameterNames::positions, Role::kMatrix, Cut::kNone,
      [](const Architecture& spec, const Layer&) {
        return Module{spec.learned_positions, spec.hidden};
      }},
@@ -202,10 +202,12 @@ constexpr Slot kHeadSlots[] = {
      [](const Architecture& spec, const Layer&) { return Module{spec.hidden}; }},
     {&ParameterNames::head, Role::kMatrix, Cut::kRows,
      [](const Architecture& spec, const Layer&) {
-       return spec.tie_embeddings ? Module{} : Module{spec.vocab, spec.hidden};
+       return spec.tie_embeddings ? Module{} : Module{spec.vocab, spec.hidden, 1, spec.head_bias};
      }},
-    {nullptr, Role::kVector, Cut::kRows,  // bias of the head, which a tied head may also have
-     [](const Architecture& spec, const Layer&) { return Module{spec.head_bias ? spec.vocab : 0}; }},
+    {nullptr, Role::kVector, Cut::kRows,  // bias of a tied head
+     [](const Architecture& spec, const Layer&) {
+       return Module{spec.head_bias && spec.tie_embeddings ? spec.vocab : 0};
+     }},
 };
 
 // Number of elements in one module.

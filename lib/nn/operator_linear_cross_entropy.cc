@@ -41,12 +41,14 @@ void Forward(SegmentRun& run, const model::Operator& op) {
   at::Tensor dx;
   if (want_gradient) dx = run.Empty({n, hidden});
   at::Tensor logits = run.Empty({rows_at_once, vocab});
+  const bool has_bias = !op.biases.empty();
   bool accumulate = want_gradient && run.Bound(op.weights[0]).accumulate;
   for (int64_t begin = 0; begin < n; begin += rows_at_once) {
     const int64_t rows = std::min(rows_at_once, n - begin);
     const at::Tensor x_rows = x.narrow(0, begin, rows);
     at::Tensor piece = logits.narrow(0, 0, rows);
     SegmentRun::Multiply(piece, x_rows, weight.t());
+    if (has_bias) run.AddBias(piece, op.biases[0]);
     if (is_whole) {
       AddLossOfRows(run, softcap, piece, begin, rows);
     } else {
@@ -54,6 +56,7 @@ void Forward(SegmentRun& run, const model::Operator& op) {
     }
     if (!want_gradient) continue;
     run.AddWeightGradient(op.weights, piece, x_rows, accumulate);
+    if (has_bias) run.AddBiasGradient(op.biases[0], piece, begin > 0 || run.Bound(op.biases[0]).accumulate);
     accumulate = true;
     at::Tensor dx_rows = dx.narrow(0, begin, rows);
     SegmentRun::Multiply(dx_rows, piece, weight);
@@ -66,6 +69,7 @@ at::Tensor Logits(SegmentRun& run, const model::Operator& op, const std::vector<
   const auto& attributes = op.As<model::LinearCrossEntropyAttributes>();
   at::Tensor logits = run.Empty({index.size(0), attributes.vocab});
   SegmentRun::Multiply(logits, run.Value(op.inputs[0]).index_select(0, index), Weight(run, op).t());
+  if (!op.biases.empty()) run.AddBias(logits, op.biases[0]);
   if (attributes.softcap > 0) logits.div_(attributes.softcap).tanh_().mul_(attributes.softcap);
   return logits;
 }

@@ -35,13 +35,13 @@ struct OperatorRunner {
 };
 extern const OperatorRunner kEmbeddingRunner, kRmsNormRunner, kLinearRunner, kRopeRunner, kAttentionRunner,
     kSwiGluRunner, kAddRunner, kLinearCrossEntropyRunner, kBiasRunner, kTensorExchangeRunner,
-    kLayerNormRunner, kHeadNormRunner, kActivationRunner, kScaleRunner;
+    kLayerNormRunner, kHeadNormRunner, kActivationRunner, kScaleRunner, kPositionsRunner;
 // The runner of each kind, indexed by OpKind.
 inline constexpr const OperatorRunner* kRunners[model::kNumOpKinds] = {
     &kEmbeddingRunner,  &kRmsNormRunner,        &kLinearRunner,    &kRopeRunner,
     &kAttentionRunner,  &kSwiGluRunner,         &kAddRunner,       &kLinearCrossEntropyRunner,
     &kBiasRunner,       &kTensorExchangeRunner, &kLayerNormRunner, &kHeadNormRunner,
-    &kActivationRunner, &kScaleRunner};
+    &kActivationRunner, &kScaleRunner,          &kPositionsRunner};
 
 inline const OperatorRunner& RunnerOf(const model::Operator& op) {
   return *kRunners[static_cast<size_t>(op.kind)];

@@ -24,8 +24,12 @@ void SegmentRun::AddBias(at::Tensor& y, int bias) const {
 }
 
 void SegmentRun::AddBiasGradient(int bias, const at::Tensor& dy) const {
+  AddBiasGradient(bias, dy, Bound(bias).accumulate);
+}
+
+void SegmentRun::AddBiasGradient(int bias, const at::Tensor& dy, bool accumulate) const {
   const BoundParameter& bound = Bound(bias);
-  if (!bound.accumulate) device_.Zero(bound.gradient, dy.size(1) * accumulator_bytes());
+  if (!accumulate) device_.Zero(bound.gradient, dy.size(1) * accumulator_bytes());
   typed().bias_gradient(bound.gradient, dy.data_ptr(), dy.size(0), dy.size(1));
 }
 

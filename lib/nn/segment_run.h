@@ -94,6 +94,7 @@ class SegmentRun {
   // replaces the gradient if it does not accumulate.
   void AddBias(at::Tensor& y, int bias) const;
   void AddBiasGradient(int bias, const at::Tensor& dy) const;
+  void AddBiasGradient(int bias, const at::Tensor& dy, bool accumulate) const;
   // Returns adjacent weights of one product as one matrix [rows, cols].
   at::Tensor Matrix(const std::vector<int>& weights, int64_t rows, int64_t cols) const;
   static void* Row(const at::Tensor& tensor, int64_t row) {

@@ -124,9 +124,9 @@ void AddModel(Builder& b) {
   dimension(
       "model.vocab", "Number of rows in the embedding table.",
       [](Recipe & r, size_t) -> auto& { return r.model.spec.vocab; });
-  dimension(
+  computed(
       "model.max_position", "Longest sequence the model supports.",
-      [](Recipe & r, size_t) -> auto& { return r.model.spec.max_position; })
+      [](const model::Architecture& spec) { return spec.max_position; }, model::SetMaxPosition)
       .Unit("tokens");
   b.Add(
        "model.tie_embeddings", "Reuse the embedding matrix as the output projection.",

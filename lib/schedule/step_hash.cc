@@ -191,6 +191,10 @@ class GraphAdder {
     const auto& [cols, activation] = a;
     s_ << cols << static_cast<int64_t>(activation);
   }
+  void Add(const model::PositionsAttributes& a) {
+    const auto& [rows, hidden, first] = a;
+    s_ << rows << hidden << first;
+  }
   void Add(const model::ScaleAttributes& a) {
     const auto& [cols, factor] = a;
     s_ << cols << factor;

@@ -99,6 +99,9 @@ VARIANTS = {
                     sliding_window_pattern=2),
     # Norms only after attention and MLP.
     "exaone4": dict(family="exaone4", num_key_value_heads=2, head_dim=6, sliding_window=5, sliding_window_pattern=2),
+    # Attention and MLP run in parallel after one LayerNorm; biases everywhere, in the head too.
+    "phi": dict(family="phi", num_key_value_heads=2, head_dim=ABSENT, hidden_size=32, rms_norm_eps=ABSENT,
+                layer_norm_eps=1e-5),
 }
 
 

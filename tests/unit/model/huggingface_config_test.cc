@@ -86,6 +86,7 @@ TEST(HuggingFaceConfig, EveryFamilySurvivesTheRoundTrip) {
               has_biases && family.bias != Bias::kNone && family.bias != Bias::kQkv);
       SetEach(spec, &Mlp::bias,
               has_biases && (family.bias == Bias::kByFile || family.bias == Bias::kUseBias));
+      if (family.bias == Bias::kAll) SetAllLinearBiases(spec, true);
       if (family.windows == Windows::kAll) SetWindow(spec, has_biases ? 32 : 0);
       if (family.windows == Windows::kUpper || family.windows == Windows::kListed)
         SetWindows(spec, 32, {false, has_biases, has_biases});

@@ -164,6 +164,7 @@ class FieldChanger {
       Change(a, b, c, d, e);
     } else if constexpr (std::is_same_v<Attributes, EmbeddingAttributes> ||
                          std::is_same_v<Attributes, RmsNormAttributes> ||
+                         std::is_same_v<Attributes, PositionsAttributes> ||
                          std::is_same_v<Attributes, LayerNormAttributes>) {
       auto& [a, b, c] = attributes;
       Change(a, b, c);

@@ -422,7 +422,7 @@ INSTANTIATE_TEST_SUITE_P(Variants, GoldenTest,
                                          "mistral", "gemma", "starcoder2", "arcee", "nemotron", "stablelm",
                                          "helium", "ernie4_5", "rope_linear", "mistral_window",
                                          "qwen2_window", "ministral", "gemma2", "vaultgemma", "gemma3",
-                                         "granite", "smollm3", "cohere", "cohere2", "exaone4"),
+                                         "granite", "smollm3", "cohere", "cohere2", "phi", "exaone4"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
