@@ -44,6 +44,13 @@ void ShrinkHeads(int64_t tp_before, int64_t tp, model::Architecture& spec) {
   SetEach(spec, &model::Attention::heads, heads);
 }
 
+// Every kind of layer occurs, if there are as many layers. Windows are shorter than the documents.
+void ShrinkKinds(model::Architecture& spec) {
+  constexpr int64_t kWindow = 3;
+  if (WindowOf(spec) > 0) ChangeWindow(spec, std::min(WindowOf(spec), kWindow));
+  for (size_t i = 0; i < spec.layers.size(); ++i) spec.layers[i] = static_cast<int>(i % spec.kinds.size());
+}
+
 // One layer where there were fewest, two where there were more.
 void ShrinkStages(layout::Pipeline& pipeline, int64_t pp_before, int64_t pp) {
   std::vector<int64_t>& layers = pipeline.stage_layers;
@@ -113,6 +120,7 @@ absl::StatusOr<SmallRun> Shrink(const model::Architecture& spec, const layout::L
     const std::vector<int64_t>& layers = small.layout.pipeline.stage_layers;
     SetNumLayers(small.spec, std::accumulate(layers.begin(), layers.end(), int64_t{0}));
   }
+  ShrinkKinds(small.spec);
   const auto stages_of = [](const model::Architecture& of, const layout::Layout& cut) {
     return cut.mesh.pp > 1 ? cut.pipeline.stage_layers : std::vector<int64_t>{NumLayers(of)};
   };

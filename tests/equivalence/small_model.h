@@ -3,6 +3,7 @@
 #pragma once
 
 #include <iterator>
+#include <vector>
 
 #include "layout/layout.h"
 #include "model/architecture.h"
@@ -25,19 +26,42 @@ inline model::Architecture SmallModel(int64_t layers, bool tied) {
   return spec;
 }
 
-// Between them, the families have every operator.
-enum class Variant { kLlama, kTiedLlama, kQwen3, kTiedGemma, kNemotron };
-inline constexpr const char* kVariantNames[] = {"llama", "tied llama", "qwen3", "tied gemma", "nemotron"};
+// Between them, the families have every operator and every kind of layer.
+enum class Variant { kLlama, kTiedLlama, kTiedGemma3, kNemotron, kTiedCohere2, kPhi };
+inline constexpr const char* kVariantNames[] = {"llama",    "tied llama",   "tied gemma3",
+                                                "nemotron", "tied cohere2", "phi"};
 inline constexpr int kNumVariants = std::size(kVariantNames);
 
 inline model::Architecture SmallModel(int64_t layers, Variant variant) {
-  model::Architecture spec =
-      SmallModel(layers, variant == Variant::kTiedLlama || variant == Variant::kTiedGemma);
-  if (variant == Variant::kQwen3) spec.family = "qwen3";
-  if (variant == Variant::kTiedGemma) spec.family = "gemma";
+  const bool is_tied =
+      variant == Variant::kTiedLlama || variant == Variant::kTiedGemma3 || variant == Variant::kTiedCohere2;
+  model::Architecture spec = SmallModel(layers, is_tied);
+  constexpr int64_t kWindow = 3;
+  std::vector<bool> every_second(static_cast<size_t>(layers));
+  for (size_t i = 1; i < every_second.size(); i += 2) every_second[i] = true;
+  if (variant == Variant::kTiedGemma3) {
+    spec.family = "gemma3_text";
+    spec.window_rope_theta = 50;
+    spec.logit_softcap = 3;
+    SetEach(spec, &model::Attention::softcap, 2);
+    SetEach(spec, &model::Attention::scale, 0.25);
+    SetWindows(spec, kWindow, every_second);
+  }
   if (variant == Variant::kNemotron) {
     spec.family = "nemotron";
     spec.rope.share = 0.4;
+    spec.embedding_multiplier = 2;
+    spec.residual_multiplier = 0.6;
+  }
+  if (variant == Variant::kTiedCohere2) {
+    spec.family = "cohere2";
+    spec.logit_multiplier = 0.3;
+    SetWindows(spec, kWindow, every_second);
+    SetRopes(spec, every_second);
+  }
+  if (variant == Variant::kPhi) {
+    spec.family = "phi";
+    SetAllLinearBiases(spec, true);
   }
   ApplyFamily(*model::FindFamily(spec.family), spec);
   return spec;

@@ -33,13 +33,20 @@ CONFIG = {"vocab_size": 257, "hidden_size": 48, "intermediate_size": 80, "num_hi
           "num_key_value_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5}
 NO_RMS_NORM = {key: value for key, value in CONFIG.items() if key != "rms_norm_eps"}
 # A tied embedding gets gradients from both ends of a pipeline. Between them, the other families have norms of heads, gains
-# of 1 + w, LayerNorm, an MLP without a gate, partly rotated heads, and a scaled embedding.
+# of 1 + w, norms after attention and MLP, windows in some layers, two tables of positions, capped scores and logits,
+# LayerNorm, an MLP without a gate, partly rotated heads, layers without positions, attention and MLP in parallel, and
+# factors of everything.
 MODELS = {
     "untied": {"model_type": "llama", **CONFIG, "tie_word_embeddings": False},
     "tied": {"model_type": "llama", **CONFIG, "tie_word_embeddings": True},
-    "qwen3": {"model_type": "qwen3", **CONFIG, "head_dim": 12, "tie_word_embeddings": False},
-    "gemma": {"model_type": "gemma", **CONFIG, "head_dim": 8, "tie_word_embeddings": True},
+    "gemma3": {"model_type": "gemma3_text", **CONFIG, "head_dim": 8, "tie_word_embeddings": True, "sliding_window": 5,
+               "sliding_window_pattern": 2, "query_pre_attn_scalar": 24, "rope_local_base_freq": 50.0,
+               "attn_logit_softcapping": 2.0, "final_logit_softcapping": 5.0},
     "nemotron": {"model_type": "nemotron", **NO_RMS_NORM, "norm_eps": 1e-5, "tie_word_embeddings": False},
+    "cohere2": {"model_type": "cohere2", **NO_RMS_NORM, "layer_norm_eps": 1e-5, "tie_word_embeddings": True,
+                "sliding_window": 5, "sliding_window_pattern": 2, "logit_scale": 0.5},
+    "granite": {"model_type": "granite", **CONFIG, "tie_word_embeddings": False, "embedding_multiplier": 3.0,
+                "residual_multiplier": 0.5, "attention_multiplier": 0.2, "logits_scaling": 2.0},
 }
 OPTIMIZER = {"lr": 3e-3, "betas": [0.9, 0.95], "eps": 1e-5, "weight_decay": 0.5, "clip_norm": 2.0,
              "no_decay": ["*norm.weight", "*.bias", "*embed_tokens.weight"]}
