@@ -162,12 +162,15 @@ class Trainer {
   }
 
   // Through the blocks one by one, without a step. [rows, vocab]
-  at::Tensor Logits(const std::vector<int64_t>& rows) const {
+  at::Tensor Logits(const std::vector<int64_t>& rows) const { return LogitsOf(golden_.spec, rows); }
+
+  // The logits of another model with the same weights.
+  at::Tensor LogitsOf(const model::Architecture& spec, const std::vector<int64_t>& rows) const {
     const std::vector<nn::RopeTables> rope =
-        nn::MakeRopeTables(device::Device::Cpu(), model::AnglesOf(golden_.spec), golden_.seq_len);
+        nn::MakeRopeTables(device::Device::Cpu(), model::AnglesOf(spec), golden_.seq_len);
     const nn::TokenView view = golden_.View(0, 0);
     const auto graph =
-        model::BuildGraph(golden_.spec, ledger_.inventory(), {.shape = {golden_.batch, golden_.seq_len}});
+        model::BuildGraph(spec, ledger_.inventory(), {.shape = {golden_.batch, golden_.seq_len}});
     at::Tensor hidden;
     for (int block = 0;; ++block) {
       const nn::SegmentRunner runner(device::Device::Cpu(), graph->segment(block), rope.data(),
@@ -221,6 +224,61 @@ TEST_P(GoldenTest, LogitsAreThoseOfTransformers) {
     worst = std::max(worst, std::abs(static_cast<double>(logits.data_ptr<float>()[i]) - expected[i]));
   RecordProperty("worst", absl::StrCat(worst));
   EXPECT_LE(worst, kLogitTolerance);
+}
+
+struct Switch {
+  const char* name;
+  void (*take_away)(model::Architecture& spec);  // does nothing if the model does not have it
+};
+
+constexpr Switch kSwitches[] = {
+    {"window", [](model::Architecture& s) { SetWindow(s, 0); }},
+    {"scale", [](model::Architecture& s) { SetEach(s, &model::Attention::scale, 0); }},
+    {"softcap", [](model::Architecture& s) { SetEach(s, &model::Attention::softcap, 0); }},
+    {"rope", [](model::Architecture& s) { SetEach(s, &model::Attention::rope, false); }},
+    {"layers without rope",
+     [](model::Architecture& s) { SetEach(s, &model::Attention::rope, s.learned_positions == 0); }},
+    {"window_rope_theta", [](model::Architecture& s) { s.window_rope_theta = 0; }},
+    {"rope scaling", [](model::Architecture& s) { s.rope.scaling.reset(); }},
+    {"rope pairs", [](model::Architecture& s) { s.rope.pairs = kernels::RopePairs::kHalves; }},
+    {"rope share", [](model::Architecture& s) { s.rope.share = 1; }},
+    {"qk norm", [](model::Architecture& s) { SetEach(s, &model::Attention::qk_norm, model::QkNorm::kNone); }},
+    {"qkv bias", [](model::Architecture& s) { SetEach(s, &model::Attention::qkv_bias, false); }},
+    {"output bias", [](model::Architecture& s) { SetEach(s, &model::Attention::out_bias, false); }},
+    {"mlp bias", [](model::Architecture& s) { SetEach(s, &model::Mlp::bias, false); }},
+    {"head bias", [](model::Architecture& s) { s.head_bias = false; }},
+    {"activation",
+     [](model::Architecture& s) { SetEach(s, &model::Mlp::activation, kernels::Activation::kSiLU); }},
+    {"gain", [](model::Architecture& s) { s.norm.gain = kernels::Gain::kWeight; }},
+    {"norm bias", [](model::Architecture& s) { s.norm.bias = false; }},
+    {"norms after",
+     [](model::Architecture& s) {
+       if (model::NormPlacesOf(s) == model::NormPlaces::kBeforeAndAfter)
+         SetEach(s, &model::Layer::norms, model::NormPlaces::kBefore);
+     }},
+    {"positions", [](model::Architecture& s) { s.learned_positions = 0; }},
+    {"scales_embedding", [](model::Architecture& s) { s.scales_embedding = false; }},
+    {"embedding_multiplier", [](model::Architecture& s) { s.embedding_multiplier = 1; }},
+    {"residual_multiplier", [](model::Architecture& s) { s.residual_multiplier = 1; }},
+    {"logit_multiplier", [](model::Architecture& s) { s.logit_multiplier = 1; }},
+    {"logit_softcap", [](model::Architecture& s) { s.logit_softcap = 0; }},
+};
+
+// A field that is read but not honored would make no difference.
+TEST_P(GoldenTest, EverySwitchOfTheFamilyChangesTheLogits) {
+  const std::vector<int32_t> stored_rows = golden_.file.Get<int32_t>("logit_rows", DType::kI32);
+  const std::vector<int64_t> rows(stored_rows.begin(), stored_rows.end());
+  const Trainer trainer(golden_, 1, layout::Recompute::kNone);
+  const at::Tensor logits = trainer.Logits(rows);
+  for (const Switch& one : kSwitches) {
+    model::Architecture without = golden_.spec;
+    one.take_away(without);
+    if (without == golden_.spec) continue;
+    if (without.norm.bias != golden_.spec.norm.bias && golden_.spec.norm.kind == model::NormKind::kRms)
+      continue;
+    const double change = (trainer.LogitsOf(without, rows) - logits).abs().max().item<double>();
+    EXPECT_GE(change, 10 * kLogitTolerance) << one.name;
+  }
 }
 
 // Token by token and in chunks, document by document: keys and values that are kept give the logits that
