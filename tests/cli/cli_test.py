@@ -1350,6 +1350,9 @@ def exported_weights_and_a_loss_that_is_not_finite(c):
         file.write(whole)
     ends = '{"eos_token_id": [7, 9]}'
     c.write(ends, "model/generation_config.json")
+    # The exported config.json is the folder's own, with fields that trainctl does not use and its spelling of numbers.
+    config = open(c.dir + "/model/config.json").read().replace('"rms_norm_eps": 1e-05', '"rms_norm_eps": 1E-5, "use_cache": false')
+    c.write(config, "model/config.json")
     result = c.run("launch", "recipe.toml", "--run-dir", "second", "--set", "train.steps=1")
     c.expect(result, 0)
     c.expect(c.run("checkpoint", "export", "second", "--out", "next"), 0, "generation_config.json")
@@ -1357,6 +1360,8 @@ def exported_weights_and_a_loss_that_is_not_finite(c):
         exported = json.load(open(c.dir + "/next/" + name))["eos_token_id"]
         if exported != ([256, 7, 9] if name[0] == "g" else 256):
             c.fail("%s of an exported model has eos_token_id %s" % (name, exported))
+    if "1E-5" not in config or open(c.dir + "/next/config.json").read() != config:
+        c.fail("the exported config.json is %s; the folder's was %s" % (open(c.dir + "/next/config.json").read(), config))
     before, after = (json.loads(open(c.dir + "/" + run + "/metrics.jsonl").readlines()[i])["eval"]["held-out"]
                      for run, i in (("run", -1), ("second", 0)))
     if abs(before - after) > 1e-6:
