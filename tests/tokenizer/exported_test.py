@@ -44,7 +44,7 @@ CONFIG = {
     "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 320,
     "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "bos_token_id": 5,
     "eos_token_id": [0, 300, 301], "pad_token_id": 302, "use_cache": False, "layer_types": ["full_attention"],
-    "transformers_version": "4.56.0",
+    "attention_dropout": 0.1, "transformers_version": "4.56.0",
 }
 GENERATION = {"bos_token_id": 5, "eos_token_id": [0, 300], "pad_token_id": 302, "temperature": 0.6, "top_p": 0.9,
               "do_sample": True}

@@ -307,6 +307,22 @@ TEST(LoadRecipe, RandomWeightsOfAFolderAreANote) {
               ElementsAre(HasSubstr("model.init_std has no effect")));
 }
 
+TEST(LoadRecipe, ADropoutOfAFolderIsANote) {
+  FakeWorld world;
+  world.files["/cwd/hf/config.json"] =
+      R"({"model_type": "starcoder2", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+          "num_attention_heads": 4, "vocab_size": 300, "attention_dropout": 0.1, "embedding_dropout": 0.1,
+          "residual_dropout": 0.0})";
+  for (const Purpose purpose : {Purpose::kTrain, Purpose::kPlan}) {
+    const auto loaded = LoadRecipeText(kMinimal, "r.toml", {"model.from=hf", "model.weights=random"},
+                                       world.access(), purpose);
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    EXPECT_THAT(loaded->notes,
+                ElementsAre("/cwd/hf/config.json has attention_dropout = 0.1, embedding_dropout = 0.1, but "
+                            "trainctl trains without dropout"));
+  }
+}
+
 TEST(LoadRecipe, WhatIsNotHereSaysHowToFetchIt) {
   EXPECT_THAT(ErrorOf(kMinimal, {"data.train[0].files=['https://host/a.txt']"}),
               HasSubstr("https://host/a.txt is a URL, but only local files can be read; download it: curl "
