@@ -292,7 +292,10 @@ absl::StatusOr<ExitCode> ResumeAsLaunched(const recipe::LoadedRecipe& now, const
     return UsageError(absl::StrCat(next.status().message(), "\n", run.path(),
                                    " already contains a run; choose another --run-dir for a new one"));
   }
-  for (const std::string& change : next->changes) Tell("changed: ", change);
+  const std::vector<std::string> recorded = recipe::RecordedChanges(before, next->recipe);  // told later
+  for (const std::string& change : next->changes) {
+    if (std::find(recorded.begin(), recorded.end(), change) == recorded.end()) Tell("changed: ", change);
+  }
   MarkAsLatest(run, now.recipe.run.root);
   return Continue(run, before, next->recipe, options, output, kept);
 }

@@ -463,6 +463,9 @@ def stop_after(c):
     c.expect(c.run("resume", "run"), 0, "train.steps=N")
     c.expect(c.run("resume", "run", "--set", "optimizer.name=sgd"), 2, "optimizer.name")
     moved = c.run("resume", "run", "--set", "train.steps=8", "--set", "parallel.zero_stage=1")
+    change = "train.steps is 8 and was 6"
+    c.expect(moved, 0, "changed: %s\n" % change)
+    c.expect(c.run("events", "run"), 0, change)
     c.expect(moved, 0, "note: layout is ZeRO-1 ", " (was ZeRO-3 ", "results agree up to the order of sums and are not bit-identical")
     if "{" in moved.stdout or "warning" in moved.stdout:
         c.fail("raw JSON, or a warning, where a note was enough:\n%s" % moved.stdout)
