@@ -229,7 +229,14 @@ absl::StatusOr<ExitCode> RunWorkers(run::RunFolder& run, const recipe::Recipe& r
     return CheckDataUnchanged(run, recipe);
   };
   TRAINCTL_ASSIGN_OR_RETURN(const run::RunState before, run.ReadState());
-  if (options.stop_after >= 0) job.worker_args = {"--stop-after", absl::StrCat(options.stop_after)};
+  if (options.stop_after >= 0) {
+    job.worker_args = {"--stop-after", absl::StrCat(options.stop_after)};
+    Tell("note: ", options.stop_after < recipe.train.steps
+                       ? absl::StrCat("--stop-after saves and stops after step ", options.stop_after, " of ",
+                                      recipe.train.steps)
+                       : absl::StrCat("--stop-after ", options.stop_after,
+                                      " has no effect: the run ends at step ", recipe.train.steps));
+  }
   job.observer = IsDetached() ? MakeDetachedConsole(run, recipe.launch.log_limit_bytes)
                               : MakeJobConsole(output.stderr_terminal);
   TRAINCTL_RETURN_IF_ERROR(monitors.Watch(run, recipe, plan, job));

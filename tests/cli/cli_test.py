@@ -458,8 +458,16 @@ def stopped_before_the_first_checkpoint(c):
 
 @case
 def stop_after(c):
-    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--stop-after", "3"), 75, "trainctl resume")
-    c.expect(c.run("resume", "run"), 0, "resuming after step 3")
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--stop-after", "3"), 75, "trainctl resume",
+             "note: --stop-after saves and stops after step 3 of 6\n")
+    if "started again" in c.run("logs", "run").stdout:
+        c.fail("the log of a first launch has a line between launches")
+    c.expect(c.run("resume", "run", "--stop-after", "6"), 0, "resuming after step 3",
+             "note: --stop-after 6 has no effect: the run ends at step 6\n")
+    log = c.run("logs", "run", "--rank", "0")
+    c.expect(log, 0, "-------- started again at 20")
+    if not log.stdout.index("before training") < log.stdout.index("started again") < log.stdout.index("resuming after"):
+        c.fail("the line between launches is elsewhere:\n" + log.stdout)
     c.expect(c.run("resume", "run"), 0, "train.steps=N")
     c.expect(c.run("resume", "run", "--set", "optimizer.name=sgd"), 2, "optimizer.name")
     moved = c.run("resume", "run", "--set", "train.steps=8", "--set", "parallel.zero_stage=1")
