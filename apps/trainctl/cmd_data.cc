@@ -2,11 +2,13 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/machine_access.h"
 #include "apps/trainctl/option_checks.h"
@@ -18,6 +20,8 @@
 #include "data/batch_source.h"
 #include "data/prepare.h"
 #include "recipe/load.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/utf8.h"
 
 namespace trainctl::cli {
 namespace {
@@ -72,12 +76,59 @@ std::string JsonRow(const std::vector<T>& values) {
       "]");
 }
 
-void AppendSequence(const data::Batch& batch, int64_t number, bool json, std::string& out) {
+// The tokens of one sequence without the padding at its end, which is a document of its own.
+absl::Span<const int32_t> TokensOf(const data::Batch& batch) {
+  const absl::Span<const int32_t> tokens = batch.tokens;
+  size_t begin = tokens.size();
+  while (begin > 0 && batch.document[begin - 1] == batch.document.back()) --begin;
+  for (size_t i = begin; i < tokens.size(); ++i) {
+    if (tokens[i] != 0 || batch.targets[i] != 0 || batch.loss_mask[i] != 0) return tokens;
+  }
+  return tokens.first(begin);
+}
+
+// Decodes tokens with the recipe's tokenizer.
+class Decoder {
+ public:
+  explicit Decoder(const recipe::DataConfig& data) : is_bytes_(data.tokenizer == "byte") {
+    if (is_bytes_) return;
+    absl::StatusOr<std::unique_ptr<tokenizer::Tokenizer>> loaded = tokenizer::Tokenizer::Load(data.tokenizer);
+    if (loaded.ok()) tokenizer_ = *std::move(loaded);
+  }
+
+  // Returns the text, with special tokens. Returns nullopt if the tokenizer does not have all of the tokens,
+  // because another one has prepared the data.
+  std::optional<std::string> Decode(absl::Span<const int32_t> tokens) const {
+    if (is_bytes_) return DecodeBytes(tokens);
+    if (tokenizer_ == nullptr) return std::nullopt;
+    absl::StatusOr<std::string> text = tokenizer_->Decode(tokens, /*skip_special=*/false);
+    return text.ok() ? std::optional<std::string>(*std::move(text)) : std::nullopt;
+  }
+
+ private:
+  static std::optional<std::string> DecodeBytes(absl::Span<const int32_t> tokens) {
+    constexpr int32_t kEnd = 256;  // ends a document, and is not a byte
+    std::string bytes;
+    for (const int32_t token : tokens) {
+      if (token < 0 || token > kEnd) return std::nullopt;
+      if (token < kEnd) bytes.push_back(static_cast<char>(token));
+    }
+    return tokenizer::RepairUtf8(bytes);
+  }
+
+  bool is_bytes_;
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer_;
+};
+
+void AppendSequence(const data::Batch& batch, int64_t number, const Decoder& decoder, bool json,
+                    std::string& out) {
+  const std::optional<std::string> text = decoder.Decode(TokensOf(batch));
+  const std::string quoted = PrintableJson(text.has_value() ? Json(*text) : Json(nullptr));
   if (json) {
     absl::StrAppend(&out, number > 0 ? ",\n" : "\n", "{\"sequence\":", number,
                     ",\"tokens\":", JsonRow(batch.tokens), ",\"targets\":", JsonRow(batch.targets),
                     ",\"loss_mask\":", JsonRow(batch.loss_mask), ",\"document\":", JsonRow(batch.document),
-                    ",\"positions\":", JsonRow(batch.positions), "}");
+                    ",\"positions\":", JsonRow(batch.positions), ",\"text\":", quoted, "}");
     return;
   }
   int64_t num_targets = 0;
@@ -87,6 +138,7 @@ void AppendSequence(const data::Batch& batch, int64_t number, bool json, std::st
       FormatNumberOf(batch.document.empty() ? 0 : batch.document.back() + 1, "document"), "\n  tokens    ",
       Row(batch.tokens), "\n  targets   ", Row(batch.targets), "\n  loss_mask ", Row(batch.loss_mask),
       "\n  document  ", Row(batch.document), "\n  positions ", Row(batch.positions), "\n");
+  if (text.has_value()) absl::StrAppend(&out, "  text      ", quoted, "\n");
 }
 
 absl::StatusOr<std::unique_ptr<data::BatchSource>> OpenEvalSet(const recipe::Recipe& recipe,
@@ -113,6 +165,7 @@ absl::StatusOr<ExitCode> RunBatch(const BatchOptions& options, const Output& out
   TRAINCTL_ASSIGN_OR_RETURN(
       const std::unique_ptr<data::BatchSource> source,
       options.eval_set.empty() ? data::OpenTrainSource(recipe) : OpenEvalSet(recipe, options));
+  const Decoder decoder(recipe.data);
   std::string out;  // printed as a whole: an error leaves no half of a report
   if (output.json) {
     absl::StrAppend(&out, "{\"schema\":\"trainctl.batch.v1\",\"set\":",
@@ -122,7 +175,7 @@ absl::StatusOr<ExitCode> RunBatch(const BatchOptions& options, const Output& out
   }
   for (int64_t i = 0; i < recipe.train.batch_sequences; ++i) {
     TRAINCTL_ASSIGN_OR_RETURN(const data::Batch batch, source->Get(options.step - 1, {i, 1}));
-    AppendSequence(batch, i, output.json, out);
+    AppendSequence(batch, i, decoder, output.json, out);
   }
   if (output.json) absl::StrAppend(&out, "\n]}\n");
   Print(out);
@@ -174,7 +227,7 @@ void AddPrepare(CLI::App& app, Action& action) {
 }
 
 void AddBatch(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("batch", "Print the exact token IDs in a step's batch");
+  CLI::App* verb = app.add_subcommand("batch", "Print the exact token IDs and the text of a step's batch");
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl data batch recipe.toml --step 100 --json");
   auto options = std::make_shared<BatchOptions>();

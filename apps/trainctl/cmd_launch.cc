@@ -229,7 +229,14 @@ absl::StatusOr<ExitCode> RunWorkers(run::RunFolder& run, const recipe::Recipe& r
     return CheckDataUnchanged(run, recipe);
   };
   TRAINCTL_ASSIGN_OR_RETURN(const run::RunState before, run.ReadState());
-  if (options.stop_after >= 0) job.worker_args = {"--stop-after", absl::StrCat(options.stop_after)};
+  if (options.stop_after >= 0) {
+    job.worker_args = {"--stop-after", absl::StrCat(options.stop_after)};
+    Tell("note: ", options.stop_after < recipe.train.steps
+                       ? absl::StrCat("--stop-after saves and stops after step ", options.stop_after, " of ",
+                                      recipe.train.steps)
+                       : absl::StrCat("--stop-after ", options.stop_after,
+                                      " has no effect: the run ends at step ", recipe.train.steps));
+  }
   job.observer = IsDetached() ? MakeDetachedConsole(run, recipe.launch.log_limit_bytes)
                               : MakeJobConsole(output.stderr_terminal);
   TRAINCTL_RETURN_IF_ERROR(monitors.Watch(run, recipe, plan, job));
@@ -292,7 +299,10 @@ absl::StatusOr<ExitCode> ResumeAsLaunched(const recipe::LoadedRecipe& now, const
     return UsageError(absl::StrCat(next.status().message(), "\n", run.path(),
                                    " already contains a run; choose another --run-dir for a new one"));
   }
-  for (const std::string& change : next->changes) Tell("changed: ", change);
+  const std::vector<std::string> recorded = recipe::RecordedChanges(before, next->recipe);  // told later
+  for (const std::string& change : next->changes) {
+    if (std::find(recorded.begin(), recorded.end(), change) == recorded.end()) Tell("changed: ", change);
+  }
   MarkAsLatest(run, now.recipe.run.root);
   return Continue(run, before, next->recipe, options, output, kept);
 }

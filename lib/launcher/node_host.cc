@@ -71,8 +71,9 @@ void NodeHost::Do(const rendezvous::SpawnWorkers& action) {
   activity_.Forget();
   const absl::Status unchanged = start_.files.CheckUnchanged();
   absl::StatusOr<WorkerSet> workers =
-      unchanged.ok() ? WorkerSet::Start(start_, action, agent_.attempt(), deps_.disk, deps_.show_line)
-                     : unchanged;
+      unchanged.ok()
+          ? WorkerSet::Start(start_, action, agent_.attempt(), deps_.clock.Now(), deps_.disk, deps_.show_line)
+          : unchanged;
   if (!workers.ok()) {
     workers_.reset();
     Decide(rendezvous::ProcessNotStarted{workers.status()});

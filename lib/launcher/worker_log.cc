@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "base/files.h"
 #include "base/status.h"
 #include "base/units.h"
@@ -23,6 +24,18 @@ namespace {
 constexpr size_t kTailBytes = 64 << 10;
 constexpr size_t kMaxWaitingBytes = 64 << 20;   // of one worker
 constexpr int64_t kMaxOverhangBytes = 1 << 20;  // of a line beyond the limit
+
+// Whether the last byte of a file of that size is a newline. A worker that was killed may have written half a
+// line.
+bool EndsLine(const std::string& path, int64_t size_bytes) {
+  if (size_bytes == 0) return true;
+  const int fd = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) return false;
+  char last = 0;
+  const bool is_read = ::pread(fd, &last, 1, size_bytes - 1) == 1;
+  ::close(fd);
+  return is_read && last == '\n';
+}
 
 }  // namespace
 
@@ -62,8 +75,9 @@ void LineSplitter::Emit(const Sink& sink) {
 
 // Used by the queue's thread, except for waiting_bytes.
 struct WorkerLog::File {
-  File(std::string path, int fd, int64_t size_bytes, int64_t limit_bytes)
+  File(std::string path, int fd, int64_t size_bytes, bool ends_line, int64_t limit_bytes)
       : path(std::move(path)),
+        ends_line(ends_line),
         fd(fd),
         size_bytes(size_bytes),
         limit_bytes(limit_bytes > 0 ? limit_bytes : std::numeric_limits<int64_t>::max() / 2) {}
@@ -118,6 +132,7 @@ struct WorkerLog::File {
   }
 
   const std::string path;
+  const bool ends_line;  // whether the log ended with a newline when it was opened
   int fd;
   int64_t size_bytes;
   const int64_t limit_bytes;
@@ -131,7 +146,14 @@ absl::StatusOr<WorkerLog> WorkerLog::Open(const std::string& path, int64_t limit
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0644);
   struct stat info;
   if (fd < 0 || ::fstat(fd, &info) != 0) return ErrnoError("open the log", path, errno);
-  return WorkerLog(std::make_shared<File>(path, fd, info.st_size, limit_bytes), disk);
+  return WorkerLog(std::make_shared<File>(path, fd, info.st_size, EndsLine(path, info.st_size), limit_bytes),
+                   disk);
+}
+
+void WorkerLog::BeginAttempt(absl::Time now) {
+  if (file_->size_bytes == 0) return;
+  Write(absl::StrCat(file_->ends_line ? "" : "\n", "-------- started again at ",
+                     absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", now, absl::UTCTimeZone()), " --------\n"));
 }
 
 std::string WorkerLog::OlderPath(const std::string& path) { return path + ".1"; }
@@ -149,13 +171,17 @@ absl::StatusOr<int> WorkerLog::StartAgain(const std::string& path) {
   return status;
 }
 
-void WorkerLog::Add(absl::string_view bytes, const LineSplitter::Sink& sink) {
+void WorkerLog::Write(absl::string_view bytes) {
   const bool fits = file_->waiting_bytes + bytes.size() <= kMaxWaitingBytes;
   if (fits) file_->waiting_bytes += bytes.size();
   disk_->Post([file = file_, fits, text = std::string(fits ? bytes : "")] {
     return fits ? file->Write(text)
                 : file->Once(EnvironmentError(absl::StrCat("the disk is too slow to write ", file->path)));
   });
+}
+
+void WorkerLog::Add(absl::string_view bytes, const LineSplitter::Sink& sink) {
+  Write(bytes);
   recent_.append(bytes.data(), bytes.size());
   if (recent_.size() > 2 * kTailBytes) recent_.erase(0, recent_.size() - kTailBytes);
   splitter_.Add(bytes, sink);

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "launcher/disk_queue.h"
 
 namespace trainctl::launcher {
@@ -43,6 +44,9 @@ class WorkerLog {
   // log. On failure, the log is unchanged.
   static absl::StatusOr<int> StartAgain(const std::string& path);
 
+  // Writes a line with the time that separates this attempt from earlier ones. Does nothing if the log was
+  // empty when it was opened. Call it before Add. No sink receives the line, and Tail does not return it.
+  void BeginAttempt(absl::Time now);
   // Writes `bytes` to the log and passes complete lines to `sink`. Never fails or blocks. If the file cannot
   // be written (full disk) or the disk is too slow, the queue reports one error, and the sink still receives
   // the bytes.
@@ -54,6 +58,7 @@ class WorkerLog {
  private:
   struct File;
   WorkerLog(std::shared_ptr<File> file, DiskQueue& disk) : file_(std::move(file)), disk_(&disk) {}
+  void Write(absl::string_view bytes);
   std::shared_ptr<File> file_;  // shared with queued operations
   DiskQueue* disk_;
   LineSplitter splitter_;

@@ -46,7 +46,7 @@ SpawnOptions OptionsOf(const WorkerStart& start, const rendezvous::Slot& slot, c
 }  // namespace
 
 absl::StatusOr<WorkerSet> WorkerSet::Start(const WorkerStart& start, const rendezvous::SpawnWorkers& spawn,
-                                           int64_t attempt, DiskQueue& disk, LineSink sink) {
+                                           int64_t attempt, absl::Time now, DiskQueue& disk, LineSink sink) {
   std::vector<Worker> workers;
   std::vector<SpawnOptions> options;
   std::vector<int> child_ends;
@@ -63,6 +63,7 @@ absl::StatusOr<WorkerSet> WorkerSet::Start(const WorkerStart& start, const rende
     owner.leftovers.insert(owner.leftovers.begin(), token_path);  // before the folder that it is in
     TRAINCTL_ASSIGN_OR_RETURN(WorkerLog log,
                               WorkerLog::Open(start.run->log_path(rank), start.log_limit_bytes, disk));
+    log.BeginAttempt(now);
     TRAINCTL_ASSIGN_OR_RETURN(ProgressBoard board, ProgressBoard::Create());
     // The child's end blocks, ours does not.
     int output[2];

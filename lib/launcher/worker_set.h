@@ -60,9 +60,10 @@ class WorkerSet {
     bool shows_stack = false;
   };
 
-  // Starts one worker for each slot. TakeEvents reports whether each one started, and all later events.
+  // Starts one worker for each slot, and writes `now` to the logs of earlier attempts. TakeEvents reports
+  // whether each one started, and all later events.
   static absl::StatusOr<WorkerSet> Start(const WorkerStart& start, const rendezvous::SpawnWorkers& spawn,
-                                         int64_t attempt, DiskQueue& disk, LineSink sink);
+                                         int64_t attempt, absl::Time now, DiskQueue& disk, LineSink sink);
   WorkerSet(WorkerSet&&) = default;
   ~WorkerSet();
 

@@ -596,6 +596,9 @@ absl::StatusOr<ConfigModel> ReadConfigJson(absl::string_view json_text, absl::st
   if (IsTrained(*family)) {
     RefuseOtherMathematics(reader, *family);
     model.unknown_fields = reader.unknown_fields();
+    for (const auto& [key, value] : config.items()) {
+      if (IsDropout(key, value)) model.dropouts.push_back(absl::StrCat(key, " = ", value.dump()));
+    }
   }
   TRAINCTL_RETURN_IF_ERROR(reader.status());
   absl::Status valid = CheckNumLayers(layers);

@@ -24,6 +24,9 @@ struct ConfigModel {
   // Only filled for the families in TrainedModelTypes(). WhyNotTrainable(spec) returns the other obstacles to
   // training.
   std::vector<std::string> unknown_fields;
+  // The fields that turn a dropout on, such as "attention_dropout = 0.1". trainctl trains without dropout.
+  // Only filled for the families in TrainedModelTypes().
+  std::vector<std::string> dropouts;
 };
 
 // Reads the architecture from the text of a config.json. `what` names the text in errors. Returns

@@ -1,10 +1,13 @@
 #include "model/neutral_fields.h"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <vector>
 
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "base/json.h"
 
 namespace trainctl::model {
@@ -117,21 +120,7 @@ constexpr NeutralValue kNeutralValues[] = {
     {"num_experts_per_tok", "0"},
     {"output_router_logits", "false"},
     {"router_aux_loss_coef", "0"},
-    // No dropout anywhere.
-    {"attention_dropout", "0"},
-    {"hidden_dropout", "0"},
-    {"hidden_dropout_prob", "0"},
-    {"attention_probs_dropout_prob", "0"},
-    {"attn_dropout_prob", "0"},
-    {"emb_dropout_prob", "0"},
-    {"resid_pdrop", "0"},
-    {"embd_pdrop", "0"},
-    {"attn_pdrop", "0"},
-    {"resid_dropout", "0"},
-    {"residual_dropout", "0"},
-    {"embedding_dropout", "0"},
-    {"activation_dropout", "0"},
-    {"dropout", "0"},
+    // No layer is skipped.
     {"layerdrop", "0"},
     // Factors of one, by which something is multiplied or divided.
     {"partial_rotary_factor", "1"},
@@ -152,6 +141,22 @@ constexpr NeutralValue kNeutralValues[] = {
     {"loss_type", "\"ForCausalLMLoss\""},
     {"ignore_index", "-100"},
 };
+
+// Probabilities of dropout. Weights and outputs do not depend on them, and trainctl trains without dropout.
+constexpr absl::string_view kDropouts[] = {
+    "attention_dropout",  "hidden_dropout",   "hidden_dropout_prob", "attention_probs_dropout_prob",
+    "attn_dropout_prob",  "emb_dropout_prob", "resid_pdrop",         "embd_pdrop",
+    "attn_pdrop",         "resid_dropout",    "residual_dropout",    "embedding_dropout",
+    "activation_dropout", "dropout",
+};
+
+bool IsDropoutName(const std::string& name) {
+  return std::find(std::begin(kDropouts), std::end(kDropouts), name) != std::end(kDropouts);
+}
+
+bool IsProbability(const Json& value) {
+  return value.is_number() && value.get<double>() >= 0 && value.get<double>() < 1;
+}
 
 const std::vector<Json>& NeutralValues(const std::string& name) {
   static const auto* values = [] {
@@ -177,13 +182,19 @@ bool NamesOnlyTokenizers(const Json& auto_map) {
 bool IsNeutral(const std::string& name, const Json& value) {
   if (value.is_null() || NeutralNames().contains(name)) return true;
   if (name == "auto_map") return NamesOnlyTokenizers(value);
+  if (IsDropoutName(name)) return IsProbability(value);
   for (const Json& neutral : NeutralValues(name)) {
     if (value == neutral) return true;
   }
   return false;
 }
 
+bool IsDropout(const std::string& name, const Json& value) {
+  return IsDropoutName(name) && IsProbability(value) && value != 0;
+}
+
 std::string NeutralValuesOf(const std::string& name) {
+  if (IsDropoutName(name)) return "a number of at least 0 and less than 1";
   return absl::StrJoin(NeutralValues(name), " or ",
                        [](std::string* out, const Json& value) { out->append(value.dump()); });
 }

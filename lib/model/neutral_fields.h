@@ -11,6 +11,10 @@ namespace trainctl::model {
 // default, as in transformers.
 bool IsNeutral(const std::string& name, const nlohmann::ordered_json& value);
 
+// Returns whether the field turns a dropout on. Such a field is neutral, because trainctl trains without
+// dropout, but training as its author did would differ.
+bool IsDropout(const std::string& name, const nlohmann::ordered_json& value);
+
 // Returns the values with which the field has no effect, for messages: for example, "false". Empty if none
 // are known.
 std::string NeutralValuesOf(const std::string& name);

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "optim/optimizer.h"
@@ -29,6 +30,21 @@ void CheckOptimizerFields(CheckContext& context) {
   }
 }
 
+// The options that make the warmup fit. Suggests no new length if `least_steps` is 0, or if the length was
+// set with --set or as a number of tokens or epochs.
+std::string OptionsForWarmup(const CheckContext& context, int64_t most_warmup, int64_t least_steps) {
+  std::string options = absl::StrCat("--set optimizer.warmup_steps=", most_warmup);
+  if (most_warmup > 0) absl::StrAppend(&options, " (or fewer)");
+  const auto origin = context.origins().find("train.steps");
+  const bool is_length_of_recipe = least_steps > 0 && origin != context.origins().end() &&
+                                   !absl::StartsWith(origin->second, "--set") &&
+                                   !absl::EndsWith(origin->second, ")");
+  if (is_length_of_recipe && !context.recipe().optimizer.decay_steps.has_value()) {
+    absl::StrAppend(&options, " or --set train.steps=", least_steps, " (or more)");
+  }
+  return options;
+}
+
 // The warmup must end before the decay is over.
 void CheckWarmup(CheckContext& context) {
   const OptimizerConfig& optimizer = context.recipe().optimizer;
@@ -44,6 +60,9 @@ void CheckWarmup(CheckContext& context) {
   const double start = share * static_cast<double>(decay_steps);
   const auto warmup = static_cast<double>(optimizer.warmup_steps);
   if (optimizer.warmup_steps <= 0 || (is_wsd ? warmup <= start : warmup < start)) return;
+  constexpr double kMostSteps = 1e15;  // far from where a double cannot count
+  const double least_steps = is_wsd ? std::ceil(warmup / share) : warmup + 1;
+  const auto most_warmup = static_cast<int64_t>(is_wsd ? std::floor(start) : std::ceil(start) - 1);
   context.Fail(
       {"optimizer.warmup_steps", source},
       absl::StrCat(
@@ -51,8 +70,9 @@ void CheckWarmup(CheckContext& context) {
           optimizer.lr_schedule, " decay, which ends at step ", decay_steps, " (", source,
           is_wsd ? absl::StrCat(") and covers the last ", FormatDouble(optimizer.decay_fraction), " of it")
                  : ")",
-          "; set optimizer.warmup_steps = ",
-          static_cast<int64_t>(is_wsd ? std::floor(start) : std::ceil(start) - 1), " or fewer"));
+          "; pass ",
+          OptionsForWarmup(context, most_warmup,
+                           least_steps < kMostSteps ? static_cast<int64_t>(least_steps) : 0)));
 }
 
 }  // namespace

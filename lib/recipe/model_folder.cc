@@ -34,7 +34,8 @@ absl::StatusOr<Recipe> RecipeOfFolder(const std::string& folder, const Access& a
   Recipe recipe;
   recipe.model.from = folder;
   recipe.model.weights = "from";
-  TRAINCTL_ASSIGN_OR_RETURN(recipe.model.spec, ReadTrainedModel(text, config));
+  TRAINCTL_ASSIGN_OR_RETURN(const model::ConfigModel model, ReadTrainedModel(text, config));
+  recipe.model.spec = model.spec;
   if (std::string file = TokenizerOfFolder(folder, access); !file.empty()) recipe.data.tokenizer = file;
   recipe.data.seq_len = std::min(recipe.data.seq_len, recipe.model.spec.max_position);
   recipe.train.batch_sequences = 1;

@@ -105,8 +105,15 @@ class ModelResolver {
   }
 
   // A what-if takes every model that can be described, the trainer what it runs exactly.
-  absl::StatusOr<model::Architecture> ReadModel(absl::string_view config_json, absl::string_view what) const {
-    if (loaded_.purpose != Purpose::kWhatIf) return ReadTrainedModel(config_json, what);
+  absl::StatusOr<model::Architecture> ReadModel(absl::string_view config_json, absl::string_view what) {
+    if (loaded_.purpose != Purpose::kWhatIf) {
+      TRAINCTL_ASSIGN_OR_RETURN(const model::ConfigModel model, ReadTrainedModel(config_json, what));
+      if (!model.dropouts.empty()) {
+        loaded_.notes.push_back(absl::StrCat(what, " has ", absl::StrJoin(model.dropouts, ", "),
+                                             ", but trainctl trains without dropout"));
+      }
+      return model.spec;
+    }
     // If the recipe has more layers than the folder, the rules of the folder's family determine the others.
     const Entry* layers = draft_.Find("model.layers");
     TRAINCTL_ASSIGN_OR_RETURN(

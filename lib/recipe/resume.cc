@@ -210,18 +210,14 @@ absl::StatusOr<LoadedRecipe> ApplyResumeSets(const Recipe& stored, absl::Span<co
 std::vector<std::string> RecordedChanges(const Recipe& before, const Recipe& after) {
   Recipe frozen = before;
   FreezeForRun(frozen);
-  std::vector<std::string> changes, lengths;
+  std::vector<std::string> changes;
   for (const Field& field : GetSchema().fields()) {
-    const bool is_length = field.name == "train.steps";
-    if (field.resume != Resume::kBySet && !is_length) continue;
+    if (field.resume != Resume::kBySet && field.name != "train.steps") continue;
     const std::optional<Value> was = field.get(frozen, 0), is = field.get(after, 0);
     if (was == is || !was.has_value() || !is.has_value()) continue;
-    (is_length ? lengths : changes)
-        .push_back(
-            absl::StrCat(field.name, " is ", ToTomlText(field, *is), " and was ", ToTomlText(field, *was)));
+    changes.push_back(
+        absl::StrCat(field.name, " is ", ToTomlText(field, *is), " and was ", ToTomlText(field, *was)));
   }
-  // A new length alone does not change any step, but it explains why the decay has a new end.
-  if (!changes.empty()) changes.insert(changes.begin(), lengths.begin(), lengths.end());
   return changes;
 }
 

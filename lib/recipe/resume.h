@@ -23,9 +23,9 @@ void FreezeForRun(Recipe& recipe);
 absl::StatusOr<LoadedRecipe> ApplyResumeSets(const Recipe& stored, absl::Span<const std::string> sets,
                                              const Access& access = RealAccess());
 
-// Returns the changes to fields that only an explicit --set may change, for example "optimizer.lr is 1e-4 and
-// was 1e-3". They affect the results from here on, so they are recorded with the run. If there are any, a
-// change of train.steps is recorded with them.
+// Returns the changes to train.steps and to fields that only an explicit --set may change, for example
+// "optimizer.lr is 1e-4 and was 1e-3". They affect the length or the results of the run from here on, so they
+// are recorded with it.
 std::vector<std::string> RecordedChanges(const Recipe& before, const Recipe& after);
 
 struct Continuation {

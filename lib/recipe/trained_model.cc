@@ -3,7 +3,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
-#include "model/config_json.h"
 
 namespace trainctl::recipe {
 
@@ -14,12 +13,11 @@ std::string WhatElseOf(const model::Architecture& spec, const absl::Status& refu
                       "RECIPE --as megatron-core --set cluster.device=h100");
 }
 
-absl::StatusOr<model::Architecture> ReadTrainedModel(absl::string_view config_json, absl::string_view what) {
-  TRAINCTL_ASSIGN_OR_RETURN(const model::ConfigModel model, model::ReadConfigJson(config_json, what));
-  absl::StatusOr<model::Architecture> trained = model::FromHuggingFaceConfig(config_json, what);
-  if (trained.ok()) return trained;
-  return absl::Status(trained.status().code(),
-                      absl::StrCat(trained.status().message(), WhatElseOf(model.spec, trained.status())));
+absl::StatusOr<model::ConfigModel> ReadTrainedModel(absl::string_view config_json, absl::string_view what) {
+  TRAINCTL_ASSIGN_OR_RETURN(model::ConfigModel model, model::ReadConfigJson(config_json, what));
+  const absl::Status trained = model::FromHuggingFaceConfig(config_json, what).status();
+  if (trained.ok()) return model;
+  return absl::Status(trained.code(), absl::StrCat(trained.message(), WhatElseOf(model.spec, trained)));
 }
 
 }  // namespace trainctl::recipe

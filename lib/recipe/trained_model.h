@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "model/architecture.h"
+#include "model/config_json.h"
 
 namespace trainctl::recipe {
 
@@ -15,9 +16,9 @@ namespace trainctl::recipe {
 // explains how to plan the model for another trainer. Returns "" if that is not possible either.
 std::string WhatElseOf(const model::Architecture& spec, const absl::Status& refusal);
 
-// Parses `config_json` into a model that this version can train. Returns BadDataError if it cannot train
-// exactly that model; the message lists every reason, followed by the advice from WhatElseOf. `what` names
-// the text in error messages.
-absl::StatusOr<model::Architecture> ReadTrainedModel(absl::string_view config_json, absl::string_view what);
+// Parses `config_json` into a model that this version can train, without the dropout that it may have.
+// Returns BadDataError if it cannot train exactly that model; the message lists every reason, followed by the
+// advice from WhatElseOf. `what` names the text in error messages.
+absl::StatusOr<model::ConfigModel> ReadTrainedModel(absl::string_view config_json, absl::string_view what);
 
 }  // namespace trainctl::recipe

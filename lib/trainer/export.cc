@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,10 +13,12 @@
 #include "base/files.h"
 #include "base/folder_entries.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "base/units.h"
 #include "checkpoint/model_folder.h"
 #include "kernels/kernels.h"
 #include "model/config_json.h"
+#include "model/update_config.h"
 #include "tokenizer/qwen2_words.h"
 #include "trainer/block_weights.h"
 #include "trainer/codec.h"
@@ -77,17 +80,15 @@ absl::Status WriteWeights(const BlockWeights& weights, DType dtype, const std::s
 absl::StatusOr<std::string> EndingWith(int64_t end, const std::string& text, const std::string& path) {
   TRAINCTL_ASSIGN_OR_RETURN(const model::SpecialTokens tokens, model::ReadSpecialTokens(text, path));
   if (end < 0 || std::find(tokens.eos.begin(), tokens.eos.end(), end) != tokens.eos.end()) return text;
-  nlohmann::ordered_json config = nlohmann::ordered_json::parse(text);
-  if (tokens.eos.empty()) {
-    config["eos_token_id"] = end;
-  } else {
-    config["eos_token_id"] = nlohmann::ordered_json::array({end});
-    for (const int64_t id : tokens.eos) config["eos_token_id"].push_back(id);
+  Json ends = end;
+  if (!tokens.eos.empty()) {
+    ends = Json::array({end});
+    for (const int64_t id : tokens.eos) ends.push_back(id);
   }
-  return config.dump(2) + "\n";
+  return WithJsonField(text, "eos_token_id", ends);
 }
 
-// What the run keeps of its model's folder, but for config.json, which is written anew.
+// The files that the run keeps of its model's folder, except config.json.
 absl::Status CopyModelFiles(const std::string& kept, int64_t end, const std::string& out_folder) {
   for (const std::string& name : FolderEntries(kept)) {
     if (name == "config.json") continue;
@@ -99,6 +100,25 @@ absl::Status CopyModelFiles(const std::string& kept, int64_t end, const std::str
     TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(absl::StrCat(out_folder, "/", name), bytes));
   }
   return absl::OkStatus();
+}
+
+// Updates the config.json of the folder that the model came from, so that its other fields are not lost.
+// Writes a new one if there is none, or if it describes another model, and returns a note in the second case.
+absl::StatusOr<std::string> WriteConfig(const std::string& kept, const BlockWeights& weights, DType dtype,
+                                        const model::SpecialTokens& tokens, const std::string& out_folder) {
+  std::optional<std::string> config;
+  const std::string path = kept + "/config.json";
+  const bool is_kept = PathExists(path);
+  if (is_kept) {
+    TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+    config = model::UpdateConfig(text, weights.spec(), dtype, tokens);
+  }
+  const bool is_new = is_kept && !config.has_value();
+  if (!config.has_value()) config = model::ToHuggingFaceConfig(weights.spec(), dtype, tokens);
+  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(out_folder + "/config.json", *config));
+  if (!is_new) return std::string();
+  return absl::StrCat("config.json was written from scratch, because ", path,
+                      " describes another model; it does not have the fields that trainctl does not use");
 }
 
 // Without it transformers takes the tokenizer class of the model's family, which adds tokens of its own.
@@ -144,13 +164,14 @@ absl::StatusOr<Exported> Export(const InferenceDeps& deps, const std::string& ou
   TRAINCTL_RETURN_IF_ERROR(WriteWeights(*weights, dtype, out_folder));
   TRAINCTL_RETURN_IF_ERROR(CopyModelFiles(deps.model_files_path, codec.end_of_document_id(), out_folder));
   TRAINCTL_RETURN_IF_ERROR(WriteTokenizerConfig(codec, out_folder));
-  TRAINCTL_RETURN_IF_ERROR(
-      WriteFileAtomic(out_folder + "/config.json",
-                      model::ToHuggingFaceConfig(weights->spec(), dtype, codec.special_tokens())));
   Exported exported{.is_bytes = codec.is_bytes()};
-  TRAINCTL_ASSIGN_OR_RETURN(std::string note,
+  TRAINCTL_ASSIGN_OR_RETURN(std::string of_config, WriteConfig(deps.model_files_path, *weights, dtype,
+                                                               codec.special_tokens(), out_folder));
+  TRAINCTL_ASSIGN_OR_RETURN(std::string of_tokenizer,
                             NoteOfAutoTokenizer(model::ModelTypeOf(weights->spec()), out_folder));
-  if (!note.empty()) exported.notes.push_back(std::move(note));
+  for (std::string* note : {&of_config, &of_tokenizer}) {
+    if (!note->empty()) exported.notes.push_back(std::move(*note));
+  }
   TRAINCTL_ASSIGN_OR_RETURN(exported.files, NewFiles(out_folder, before));
   return exported;
 }

@@ -136,7 +136,8 @@ struct Exported {
 };
 // Writes a Hugging Face folder in one process, and creates the folder if necessary. It contains config.json
 // and the checkpoint's weights in fp32 or bf16. It also contains the run's copies of other files of the
-// folder from which the model came (run/model_files.h). Returns BadDataError if the weights are damaged or do
+// folder from which the model came (run/model_files.h). Its config.json is the run's copy, in which only the
+// fields that changed are new (model/update_config.h). Returns BadDataError if the weights are damaged or do
 // not belong to the model.
 absl::StatusOr<Exported> RunExport(const InferenceDeps& deps, const std::string& out_folder, bool bf16);
 

@@ -458,11 +458,22 @@ def stopped_before_the_first_checkpoint(c):
 
 @case
 def stop_after(c):
-    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--stop-after", "3"), 75, "trainctl resume")
-    c.expect(c.run("resume", "run"), 0, "resuming after step 3")
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--stop-after", "3"), 75, "trainctl resume",
+             "note: --stop-after saves and stops after step 3 of 6\n")
+    if "started again" in c.run("logs", "run").stdout:
+        c.fail("the log of a first launch has a line between launches")
+    c.expect(c.run("resume", "run", "--stop-after", "6"), 0, "resuming after step 3",
+             "note: --stop-after 6 has no effect: the run ends at step 6\n")
+    log = c.run("logs", "run", "--rank", "0")
+    c.expect(log, 0, "-------- started again at 20")
+    if not log.stdout.index("before training") < log.stdout.index("started again") < log.stdout.index("resuming after"):
+        c.fail("the line between launches is elsewhere:\n" + log.stdout)
     c.expect(c.run("resume", "run"), 0, "train.steps=N")
     c.expect(c.run("resume", "run", "--set", "optimizer.name=sgd"), 2, "optimizer.name")
     moved = c.run("resume", "run", "--set", "train.steps=8", "--set", "parallel.zero_stage=1")
+    change = "train.steps is 8 and was 6"
+    c.expect(moved, 0, "changed: %s\n" % change)
+    c.expect(c.run("events", "run"), 0, change)
     c.expect(moved, 0, "note: layout is ZeRO-1 ", " (was ZeRO-3 ", "results agree up to the order of sums and are not bit-identical")
     if "{" in moved.stdout or "warning" in moved.stdout:
         c.fail("raw JSON, or a warning, where a note was enough:\n%s" % moved.stdout)
@@ -1350,13 +1361,19 @@ def exported_weights_and_a_loss_that_is_not_finite(c):
         file.write(whole)
     ends = '{"eos_token_id": [7, 9]}'
     c.write(ends, "model/generation_config.json")
+    # The exported config.json is the folder's own, with fields that trainctl does not use and its spelling of numbers.
+    config = open(c.dir + "/model/config.json").read().replace('"rms_norm_eps": 1e-05', '"rms_norm_eps": 1E-5, "use_cache": false')
+    config = config.replace('"attention_dropout": 0.0', '"attention_dropout": 0.1')
+    c.write(config, "model/config.json")
     result = c.run("launch", "recipe.toml", "--run-dir", "second", "--set", "train.steps=1")
-    c.expect(result, 0)
+    c.expect(result, 0, "model/config.json has attention_dropout = 0.1, but trainctl trains without dropout")
     c.expect(c.run("checkpoint", "export", "second", "--out", "next"), 0, "generation_config.json")
     for name in ("config.json", "generation_config.json"):  # the trained token, and the original model's
         exported = json.load(open(c.dir + "/next/" + name))["eos_token_id"]
         if exported != ([256, 7, 9] if name[0] == "g" else 256):
             c.fail("%s of an exported model has eos_token_id %s" % (name, exported))
+    if "1E-5" not in config or open(c.dir + "/next/config.json").read() != config:
+        c.fail("the exported config.json is %s; the folder's was %s" % (open(c.dir + "/next/config.json").read(), config))
     before, after = (json.loads(open(c.dir + "/" + run + "/metrics.jsonl").readlines()[i])["eval"]["held-out"]
                      for run, i in (("run", -1), ("second", 0)))
     if abs(before - after) > 1e-6:

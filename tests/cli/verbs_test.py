@@ -879,6 +879,31 @@ def the_program_says_what_it_is_and_what_there_is(c):
 
 
 @case
+def a_batch_shows_its_text(c):
+    """With the end of each document, without padding, and only if the tokenizer has all tokens."""
+    recipe = ('recipe_version = 1\n[model]\npreset = "toy-1m"\n[data]\nseq_len = 24\nshuffle = false\n'
+              'packing = "whole"\n[[data.train]]\nfiles = ["%s"]\n[train]\nsteps = 3\nbatch_sequences = 1\n')
+    rows = ["say \"hi\"\t", "caf\u00e9"]
+    c.write("rows.jsonl", "".join(json.dumps({"text": row}) + "\n" for row in rows))
+    c.write("bytes.toml", recipe % "rows.jsonl")
+    c.expect(0, ["data", "batch", "bytes.toml", "--step", "1"], '\n  text      "say \\"hi\\"\\tcaf\u00e9"\n')
+    c.write("words.txt", "say hi to the cat and say hi to the dog " * 9)
+    c.expect(0, ["tokenizer", "train", "words.txt", "--vocab", "300", "--out", "own.json"])
+    own = ["--set", "data.tokenizer=own.json", "--set", "model.vocab=300"]
+    batch = json.loads(c.run("data", "batch", "bytes.toml", "--step", "1", "--json", *own).stdout)
+    end = json.load(open(os.path.join(c.dir, "own.json")))["added_tokens"][0]["content"]
+    if batch["sequences"][0]["text"] != "".join(row + end for row in rows):
+        c.fail("text: %s" % batch)
+    # Tokens of another tokenizer than the recipe's.
+    c.expect(0, ["data", "prepare", "words.txt", "--tokenizer", "own.json", "--out", "prepared"])
+    c.write("prepared.toml", recipe % "prepared.bin")
+    printed = c.expect(0, ["data", "batch", "prepared.toml", "--step", "1", "--set", "model.vocab=300"])
+    batch = json.loads(c.run("data", "batch", "prepared.toml", "--step", "1", "--json", "--set", "model.vocab=300").stdout)
+    if "  text " in printed or batch["sequences"][0]["text"] is not None:
+        c.fail("the text of other tokens: %s" % printed)
+
+
+@case
 def steps_are_counted_from_one(c):
     c.write("recipe.toml", 'recipe_version = 1\n[model]\npreset = "toy-1m"\n[data]\nseq_len = 8\nshuffle = false\n'
                            '[[data.train]]\nfiles = ["text.txt"]\n[train]\nsteps = 3\nbatch_sequences = 1\n')
@@ -886,6 +911,8 @@ def steps_are_counted_from_one(c):
     batch = json.loads(c.run("data", "batch", "recipe.toml", "--step", "1", "--json").stdout)
     if batch["step"] != 1 or bytes(batch["sequences"][0]["tokens"]) != b"abcdefgh":
         c.fail("the first step's batch: %s" % batch)
+    if batch["sequences"][0]["text"] != "abcdefgh":
+        c.fail("the text of the batch: %s" % batch)
     c.expect(2, ["data", "batch", "recipe.toml", "--step", "0"], "'0' is not a whole number of at least 1")
 
 

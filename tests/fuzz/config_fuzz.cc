@@ -1,11 +1,14 @@
-// Fuzzes config.json what is taken must be a model that can be counted, and what can be trained must come
-// back from the config.json that is written of it.
+// Fuzzes config.json. An accepted text must describe a model whose parameters can be counted. A model that
+// can be trained must be the same after it is written to a new config.json, or to an update of the original
+// text.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/status.h"
 #include "model/config_json.h"
+#include "model/update_config.h"
 
 namespace trainctl::model {
 namespace {
@@ -23,6 +26,16 @@ void FuzzOne(const std::string& input) {
   TRAINCTL_CHECK(*trained == model->spec && CheckTrainable(*trained).ok());
   const std::string written = ToHuggingFaceConfig(*trained, DType::kBF16);
   TRAINCTL_CHECK(*FromHuggingFaceConfig(written, "config.json") == *trained);
+  if (!ReadSpecialTokens(input, "config.json").ok()) return;
+  const SpecialTokens tokens = {.eos = {7}};
+  Architecture longer = *trained;
+  SetNumLayers(longer, NumLayers(longer) + 1);
+  for (const Architecture& spec : {*trained, longer}) {
+    if (!CheckTrainable(spec).ok()) continue;
+    const std::optional<std::string> updated = UpdateConfig(input, spec, DType::kBF16, tokens);
+    TRAINCTL_CHECK(updated.has_value() && *FromHuggingFaceConfig(*updated, "config.json") == spec);
+    TRAINCTL_CHECK(*ReadSpecialTokens(*updated, "config.json") == tokens);
+  }
 }
 
 }  // namespace

@@ -43,7 +43,8 @@ CONFIG = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 16, "intermediate_size": 32,
     "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 320,
     "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "bos_token_id": 5,
-    "eos_token_id": [0, 300, 301], "pad_token_id": 302,
+    "eos_token_id": [0, 300, 301], "pad_token_id": 302, "use_cache": False, "layer_types": ["full_attention"],
+    "attention_dropout": 0.1, "transformers_version": "4.56.0",
 }
 GENERATION = {"bos_token_id": 5, "eos_token_id": [0, 300], "pad_token_id": 302, "temperature": 0.6, "top_p": 0.9,
               "do_sample": True}
@@ -111,6 +112,8 @@ def of_a_folder_that_is_gone():
     shutil.rmtree("source")
     folder = export("run")
     check_ids(folder)
+    with open(folder + "/config.json", encoding="utf-8") as file:
+        check("config.json of " + folder, list(json.load(file).items()), [*CONFIG.items(), ("torch_dtype", "float32")])
     check_tokenizer(folder, "source-kept")
     trainctl("generate", "run", "--prompt", "the quick", "--max-tokens", "3")  # by the run's own copy
     # A run that begins with a checkpoint of it hands them on.

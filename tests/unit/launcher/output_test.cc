@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "absl/synchronization/notification.h"
 #include "base/files.h"
 #include "launcher/console.h"
@@ -104,6 +105,21 @@ TEST_F(WorkerLogTest, TheTailIsOfThisAttemptOnly) {
   for (int i = 0; i < 100'000; ++i) log->Add(absl::StrCat("line ", i, "\n"), ignore);
   log->Add("no newline", ignore);
   EXPECT_EQ(log->Tail(3), "line 99998\nline 99999\nno newline\n");
+}
+
+TEST_F(WorkerLogTest, ALineSeparatesAttempts) {
+  std::vector<std::string> lines;
+  const auto keep = [&](absl::string_view line) { lines.emplace_back(line); };
+  for (const char* text : {"half a li", "line\n", "end\n"}) {
+    auto log = WorkerLog::Open(path_, kNoLimit, disk_);
+    log->BeginAttempt(absl::FromUnixSeconds(1'800'000'000));
+    log->Add(text, keep);
+    EXPECT_EQ(log->Tail(9), absl::StrCat(absl::StripSuffix(text, "\n"), "\n"));
+    ASSERT_TRUE(disk_.Wait(absl::Seconds(60)));
+  }
+  const std::string divider = "-------- started again at 2027-01-15 08:00:00 UTC --------\n";
+  EXPECT_EQ(*ReadFile(path_), absl::StrCat("half a li\n", divider, "line\n", divider, "end\n"));
+  EXPECT_EQ(lines, (std::vector<std::string>{"line", "end"}));
 }
 
 TEST_F(WorkerLogTest, ALogThatReachesItsLimitIsBegunAgainAtTheEndOfALine) {

@@ -10,12 +10,14 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/substitute.h"
 #include "base/status.h"
 #include "model/parameters.h"
 
 namespace trainctl::model {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 struct Published {
@@ -310,6 +312,19 @@ TEST(ConfigJson, TrainingRefusesWhatTheTrainerLacks) {
   EXPECT_EQ(trained, 5);
   const absl::Status mixtral = FromHuggingFaceConfig(kPublished[4].config, "config.json").status();
   EXPECT_THAT(std::string(mixtral.message()), HasSubstr("routed experts (num_experts, num_local_experts"));
+}
+
+TEST(ConfigJson, DropoutsThatAreOnAreListed) {
+  constexpr char kFormat[] = R"({"model_type": "$0", "hidden_size": 64, "intermediate_size": 96,
+      "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100, "n_positions": 8,
+      "resid_pdrop": 0.0, "attention_dropout": 0.1, "embd_pdrop": null, "residual_dropout": 0.25})";
+  const auto dropouts = [&](const char* type) {
+    return ReadConfigJson(absl::Substitute(kFormat, type), "config.json")->dropouts;
+  };
+  for (const std::string& type : TrainedModelTypes()) {
+    EXPECT_THAT(dropouts(type.c_str()), ElementsAre("attention_dropout = 0.1", "residual_dropout = 0.25"));
+  }
+  EXPECT_THAT(dropouts("gpt2"), ElementsAre()) << "trainctl does not train it";
 }
 
 // A price does not need what training asks for.

@@ -200,6 +200,7 @@ TEST(HuggingFaceConfig, HarmlessSpellingsAreAccepted) {
        R"("num_experts": 0, "num_local_experts": 0, "output_router_logits": false, "mlp_only_layers": [])",
        R"("use_qk_norm": false, "qk_layernorm": false, "use_rope": true, "rotary_pct": 1.0, "rope_ratio": 1)",
        R"("hidden_dropout": 0.0, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0.0)",
+       R"("attention_dropout": 0.1, "residual_dropout": 0.1, "embd_pdrop": 0.5)",
        R"("embedding_multiplier": 1.0, "residual_multiplier": 1.0, "logits_scaling": 1, "logit_scale": 1.0)",
        R"("auto_map": {"AutoTokenizer": ["tokenization_x.XTokenizer", null]})",
        R"("loss_type": "ForCausalLM")",
@@ -216,7 +217,10 @@ TEST(HuggingFaceConfig, HarmlessSpellingsAreAccepted) {
 TEST(HuggingFaceConfig, WhatWouldChangeTheMathematicsIsAnErrorThatNamesIt) {
   for (const auto& [extra, named] : std::initializer_list<std::pair<const char*, const char*>>{
            {R"("hidden_act": "gelu")", "hidden_act"},
-           {R"("attention_dropout": 0.1)", "attention_dropout"},
+           {R"("attention_dropout": 1.5)",
+            "field 'attention_dropout' is 1.5 but must be a number of at least 0 and less than 1"},
+           {R"("hidden_dropout": "0.1")", "hidden_dropout"},
+           {R"("layerdrop": 0.1)", "layerdrop"},
            {R"("pretraining_tp": 2)", "pretraining_tp"},
            {R"("rope_scaling": {"rope_type": "yarn", "factor": 2.0})", "yarn"},
            {R"("rope_scaling": {"rope_type": "llama3", "factor": 2.0})", "low_freq_factor"},
@@ -242,7 +246,7 @@ TEST(HuggingFaceConfig, WhatWouldChangeTheMathematicsIsAnErrorThatNamesIt) {
            {R"("use_sliding_window": true, "sliding_window": 4096)", "use_sliding_window"},
            {R"("bias": true)", "field 'bias' is true but must be false"},
            {R"("num_experts": 8)", "num_experts"},
-           {R"("resid_pdrop": 0.1)", "resid_pdrop"},
+           {R"("resid_pdrop": -0.1)", "resid_pdrop"},
            {R"("residual_multiplier": 0.22)", "residual_multiplier"},
            {R"("norm_type": "layer_norm")", "\"rms\" or \"rms_norm\" or \"rmsnorm\""},
            {R"("auto_map": {"AutoModelForCausalLM": "modeling_x.X"})", "auto_map"},

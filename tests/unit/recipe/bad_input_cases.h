@@ -445,10 +445,11 @@ inline const BadInputCase kBadInputs[] = {
      "less"},
     {"WarmupLongerThanTheRun", "[optimizer]\nwarmup_steps = 100\n",
      "r.toml:12:1: optimizer.warmup_steps (100) leaves no steps for the cosine decay, which ends at step 100 "
-     "(train.steps); set optimizer.warmup_steps = 99 or fewer"},
+     "(train.steps); pass --set optimizer.warmup_steps=99 (or fewer) or --set train.steps=101 (or more)"},
     {"WarmupIntoTheWsdDecay", "[optimizer]\nlr_schedule = 'wsd'\nwarmup_steps = 81\n",
      "r.toml:13:1: optimizer.warmup_steps (81) leaves no steps for the wsd decay, which ends at step 100 "
-     "(train.steps) and covers the last 0.2 of it; set optimizer.warmup_steps = 80 or fewer"},
+     "(train.steps) and covers the last 0.2 of it; pass --set optimizer.warmup_steps=80 (or fewer) or --set "
+     "train.steps=102 (or more)"},
     {"EpsThatIsZeroInFp32", "[optimizer]\neps = 1e-46\n",
      "r.toml:12:1: optimizer.eps: 1e-46 rounds to zero in fp32, in which updates are computed; use 1e-38 or "
      "more"},

@@ -85,10 +85,10 @@ TEST_F(EpochsTest, BecomeStepsBeforeAnythingDependsOnThem) {
   EXPECT_EQ(
       Error(OneEpoch(), {"optimizer.warmup_steps=100"}),
       "--set: optimizer.warmup_steps (100) leaves no steps for the cosine decay, which ends at step 100 "
-      "(train.steps); set optimizer.warmup_steps = 99 or fewer");
+      "(train.steps); pass --set optimizer.warmup_steps=99 (or fewer)");
   EXPECT_EQ(Error(OneEpoch(), {"optimizer.warmup_steps=81", "optimizer.lr_schedule=wsd"}),
             "--set: optimizer.warmup_steps (81) leaves no steps for the wsd decay, which ends at step 100 "
-            "(train.steps) and covers the last 0.2 of it; set optimizer.warmup_steps = 80 or fewer");
+            "(train.steps) and covers the last 0.2 of it; pass --set optimizer.warmup_steps=80 (or fewer)");
   EXPECT_EQ(Error(OneEpoch(), {"metrics.trace_steps=[101]"}),
             "--set: metrics.trace_steps: step 101 is beyond train.steps (100)");
   EXPECT_TRUE(Load(OneEpoch(), {"metrics.trace_steps=[100]", "optimizer.warmup_steps=99"}).ok());

@@ -17,6 +17,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -305,6 +306,42 @@ TEST(LoadRecipe, RandomWeightsOfAFolderAreANote) {
   EXPECT_THAT(notes({"model.from=hf", "model.weights=from"}), IsEmpty()) << "nobody stated an init_std";
   EXPECT_THAT(notes({"model.from=hf", "model.weights=from", "model.init_std=0.1"}),
               ElementsAre(HasSubstr("model.init_std has no effect")));
+}
+
+// The options are those that the error names.
+TEST(LoadRecipe, AWarmupLongerThanTheRunNamesOptionsThatHelp) {
+  const auto load = [](std::vector<std::string> sets) {
+    sets.emplace_back("optimizer.warmup_steps=100");
+    return FakeWorld().Load(kMinimal, sets);
+  };
+  EXPECT_THAT(std::string(load({}).status().message()),
+              EndsWith("pass --set optimizer.warmup_steps=99 (or fewer) or --set train.steps=101 (or more)"));
+  EXPECT_TRUE(load({"train.steps=101"}).ok());
+  EXPECT_THAT(std::string(load({"train.steps=40"}).status().message()),
+              EndsWith("pass --set optimizer.warmup_steps=39 (or fewer)"))
+      << "40 steps were asked for";
+  EXPECT_THAT(std::string(load({"train.steps=1"}).status().message()),
+              EndsWith("pass --set optimizer.warmup_steps=0"));
+  EXPECT_THAT(std::string(load({"optimizer.decay_steps=50"}).status().message()),
+              EndsWith("pass --set optimizer.warmup_steps=49 (or fewer)"));
+  const std::vector<std::string> wsd = {"optimizer.lr_schedule=wsd", "optimizer.decay_fraction=1"};
+  EXPECT_THAT(std::string(load(wsd).status().message()), EndsWith("pass --set optimizer.warmup_steps=0"));
+}
+
+TEST(LoadRecipe, ADropoutOfAFolderIsANote) {
+  FakeWorld world;
+  world.files["/cwd/hf/config.json"] =
+      R"({"model_type": "starcoder2", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+          "num_attention_heads": 4, "vocab_size": 300, "attention_dropout": 0.1, "embedding_dropout": 0.1,
+          "residual_dropout": 0.0})";
+  const std::vector<std::string> sets = {"model.from=hf", "model.weights=random"};
+  for (const Purpose purpose : {Purpose::kTrain, Purpose::kPlan, Purpose::kWhatIf}) {
+    const auto loaded = LoadRecipeText(kMinimal, "r.toml", sets, world.access(), purpose);
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    EXPECT_THAT(loaded->notes,
+                ElementsAre("/cwd/hf/config.json has attention_dropout = 0.1, embedding_dropout = 0.1, but "
+                            "trainctl trains without dropout"));
+  }
 }
 
 TEST(LoadRecipe, WhatIsNotHereSaysHowToFetchIt) {

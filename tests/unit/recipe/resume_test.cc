@@ -171,7 +171,8 @@ TEST(Resume, TheDecayMayBeStretchedToANewEnd) {
   EXPECT_EQ(RecordedChanges(Stored(), loaded->recipe),
             (std::vector<std::string>{"train.steps is 400 and was 100",
                                       "optimizer.decay_steps is 400 and was 100"}));
-  EXPECT_TRUE(RecordedChanges(Stored(), Resume(Stored(), {"train.steps=400"})->recipe).empty());
+  EXPECT_EQ(RecordedChanges(Stored(), Resume(Stored(), {"train.steps=400"})->recipe),
+            std::vector<std::string>{"train.steps is 400 and was 100"});
   // The end that a run had is not a change where its recipe still says auto.
   Recipe not_frozen = Stored();
   not_frozen.optimizer.decay_steps.reset();

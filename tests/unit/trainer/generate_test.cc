@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "base/files.h"
 #include "base/folder_entries.h"
 #include "base/json.h"
@@ -251,6 +252,31 @@ TEST_F(GenerateTest, AnExportHasTheIdsAndFilesThatTheRunKeeps) {
   EXPECT_EQ(*model::ReadSpecialTokens(*ReadFile(out + "/config.json"), "config.json"),
             (model::SpecialTokens{.bos = {1}, .eos = {2, 7}}));
   EXPECT_EQ(*ReadFile(out + "/generation_config.json"), R"({"eos_token_id": 7, "temperature": 0.6})");
+  // The run's copy of config.json describes no model.
+  EXPECT_THAT(exported->notes, ElementsAre(HasSubstr("config.json was written from scratch")));
+}
+
+TEST_F(GenerateTest, AnExportKeepsTheFoldersOwnConfigExceptForWhatChanged) {
+  constexpr char kConfig[] =
+      R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "use_cache": true,
+    "num_hidden_layers": 3, "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "intermediate_size": 48, "vocab_size": 256, "max_position_embeddings": 16, "rms_norm_eps": 1e-5,
+    "initializer_range": 0.5, "dtype": "bfloat16", "eos_token_id": 7,
+    "layer_types": ["full_attention", "full_attention", "full_attention"]})";
+  KeepModelFile("config.json", kConfig);
+  const std::string out = folder_ + "/out";
+  const absl::StatusOr<Exported> exported = RunExport(deps_, out, /*bf16=*/false);
+  ASSERT_TRUE(exported.ok()) << exported.status();
+  EXPECT_EQ(*ReadFile(out + "/config.json"),
+            absl::StrReplaceAll(kConfig,
+                                {{"layers\": 3", "layers\": 2"},
+                                 {"bfloat16", "float32"},
+                                 {R"("layer_types": ["full_attention", "full_attention", "full_attention"])",
+                                  R"("layer_types": [
+        "full_attention",
+        "full_attention"
+    ])"}}));
+  EXPECT_THAT(exported->notes, IsEmpty());
 }
 
 TEST_F(GenerateTest, AnExportOfBytesSaysWhereATextEnds) {

@@ -1,0 +1,18 @@
+// Changes a JSON file without reformatting it. Pure; thread-safe.
+//
+//   text = WithJsonField(text, "vocab_size", 512);
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace trainctl {
+
+// Returns `text` with a new value for a field of its outermost object. Keeps all other bytes: the order of
+// the fields, the spelling of their numbers and the white space. Appends the field, indented like the others,
+// if the object does not have it. `text` must be a JSON object that ParseJson accepts.
+std::string WithJsonField(absl::string_view text, absl::string_view key, const nlohmann::ordered_json& value);
+
+}  // namespace trainctl
