@@ -422,6 +422,22 @@ bool CanHaveBiases(const Family& family, const Architecture& spec) {
   return false;
 }
 
+// Whether the family gives such a layer RoPE if the layer has it, and none if it does not.
+bool CanHaveRope(const Family& family, bool any_window, const Attention& attention) {
+  if (family.learned_positions) return !attention.rope;
+  switch (family.no_positions) {
+    case NoPositions::kNone:
+      return attention.rope;
+    case NoPositions::kListed:
+      return true;
+    case NoPositions::kUnwindowed:
+      return attention.rope == (attention.window > 0);
+    case NoPositions::kUnwindowedIfAny:
+      return attention.rope == (attention.window > 0 || !any_window);
+  }
+  return false;
+}
+
 // Returns UsageError if a field has a value that a config.json of the family cannot state.
 absl::Status CheckStated(const Family& family, const Architecture& spec) {
   const Attention& attention = AttentionOf(spec);
@@ -429,17 +445,9 @@ absl::Status CheckStated(const Family& family, const Architecture& spec) {
   const bool may_be_mixed = family.windows != Windows::kNone && family.windows != Windows::kAll;
   const bool fits_windows =
       family.windows == Windows::kNone ? share == 0 : may_be_mixed || share == 0 || share == 1;
-  const auto rope_fits = [&](const Layer& layer) {
-    if (family.no_positions == NoPositions::kListed || layer.attention.rope) return true;
-    if (family.learned_positions) return true;
-    return family.no_positions == NoPositions::kUnwindowed && layer.attention.window == 0;
-  };
-  const bool is_nope_elsewhere = family.no_positions == NoPositions::kUnwindowed && share > 0;
-  const auto rope_is_complete = [&](const Layer& layer) {
-    return !is_nope_elsewhere || layer.attention.window > 0 || !layer.attention.rope;
-  };
-  const bool fits_ropes = std::all_of(spec.kinds.begin(), spec.kinds.end(), rope_fits) &&
-                          std::all_of(spec.kinds.begin(), spec.kinds.end(), rope_is_complete);
+  const bool fits_ropes = std::all_of(spec.kinds.begin(), spec.kinds.end(), [&](const Layer& layer) {
+    return CanHaveRope(family, share > 0, layer.attention);
+  });
   const bool states_logits = family.states_multipliers || family.logit_multiplier_key != nullptr;
   const int64_t rows = family.learned_positions ? spec.max_position + spec.position_offset : 0;
   const std::pair<bool, const char*> fields[] = {

@@ -319,9 +319,10 @@ void ReadWindow(Reader& reader, const Family& family, int64_t stated_layers, Arc
   const int64_t window = reader.Int({"sliding_window"}, reader.Has("sliding_window") ? 0 : family.window);
   if (!reader.Bool("use_sliding_window", windows != Windows::kUpper)) return;
   const std::vector<bool> has_window = WindowedLayers(reader, family, stated_layers, NumLayers(spec));
-  if (window == 0) return;
-  SetWindows(spec, window, has_window);
-  if (family.no_positions == NoPositions::kUnwindowed) SetRopes(spec, has_window);
+  if (window > 0) SetWindows(spec, window, has_window);
+  if (family.no_positions == NoPositions::kUnwindowed)
+    SetRopes(spec, window > 0 ? has_window : std::vector<bool>(has_window.size()));
+  if (family.no_positions == NoPositions::kUnwindowedIfAny && window > 0) SetRopes(spec, has_window);
 }
 
 // Reads which layers have RoPE, where a list says it.

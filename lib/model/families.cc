@@ -278,7 +278,7 @@ constexpr Family kFamilies[] = {
      .windows = Windows::kPattern,
      .window = 4096,
      .window_period = 4,
-     .no_positions = NoPositions::kUnwindowed,
+     .no_positions = NoPositions::kUnwindowedIfAny,
      .norm_eps = 1e-5,
      .class_name = "Exaone4ForCausalLM",
      .names = &kExaone4Names},
@@ -353,7 +353,7 @@ void AddDefaultLayerTypes(const Family& family, Architecture& spec) {
   std::vector<bool> is_usual(static_cast<size_t>(period), true);
   is_usual.back() = false;
   if (windowed) SetWindows(spec, family.window, is_usual);
-  if (listed || family.no_positions == NoPositions::kUnwindowed) SetRopes(spec, is_usual);
+  if (family.no_positions != NoPositions::kNone) SetRopes(spec, is_usual);
 }
 
 }  // namespace

@@ -38,8 +38,9 @@ enum class Windows : uint8_t {
 // The layers without RoPE (NoPE).
 enum class NoPositions : uint8_t {
   kNone,
-  kListed,     // those with a 0 in no_rope_layers or, without it, every no_rope_layer_interval-th
-  kUnwindowed  // those without a window, in a model that has windows
+  kListed,          // those with a 0 in no_rope_layers or, without it, every no_rope_layer_interval-th
+  kUnwindowed,      // those without a window
+  kUnwindowedIfAny  // the same, but no layer of a model without windows
 };
 
 // How config.json states the factor of the attention scores.
