@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "model/architecture.h"
+#include "model/folder_form.h"
 #include "model/parameter_names.h"
 
 namespace trainctl::model {
@@ -71,6 +72,7 @@ struct Family {
   const char* norm_eps_key = "rms_norm_eps";
   const char* activation_key = "hidden_act";  // takes precedence over hidden_act
   const char* qkv_bias_key = nullptr;  // with Bias::kQkv: whether there are biases; none if the key is absent
+  FolderForm folder_form;
   // The transformers class that the trainer reproduces. Null if the family can only be planned.
   const char* class_name = nullptr;
   // Null if the family cannot be trained, or if its recipes and checkpoints have the family "llama" (Qwen 2).
