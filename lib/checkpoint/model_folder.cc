@@ -181,17 +181,32 @@ const ModelTensor* ModelFolder::Find(const std::string& name) const {
 
 absl::Status ModelFolder::Read(const ModelTensor& tensor, int64_t begin_bytes,
                                absl::Span<std::byte> bytes) const {
-  const int64_t wanted = static_cast<int64_t>(bytes.size());
-  if (begin_bytes < 0 || wanted > tensor.num_bytes || begin_bytes > tensor.num_bytes - wanted) {
-    return InternalError(absl::StrCat(path_, ": bytes ", begin_bytes, " to ", begin_bytes + wanted,
+  const int64_t num_bytes = static_cast<int64_t>(bytes.size());
+  return ReadPieces(tensor, begin_bytes, num_bytes, num_bytes, bytes);
+}
+
+absl::Status ModelFolder::ReadPieces(const ModelTensor& tensor, int64_t begin_bytes, int64_t piece_bytes,
+                                     int64_t stride_bytes, absl::Span<std::byte> bytes) const {
+  if (bytes.empty()) return absl::OkStatus();
+  if (piece_bytes == stride_bytes) piece_bytes = static_cast<int64_t>(bytes.size());
+  TRAINCTL_CHECK(piece_bytes > 0 && static_cast<int64_t>(bytes.size()) % piece_bytes == 0);
+  const int64_t num_pieces = static_cast<int64_t>(bytes.size()) / piece_bytes;
+  const int64_t extent = (num_pieces - 1) * stride_bytes + piece_bytes;
+  if (begin_bytes < 0 || extent > tensor.num_bytes || begin_bytes > tensor.num_bytes - extent) {
+    return InternalError(absl::StrCat(path_, ": bytes ", begin_bytes, " to ", begin_bytes + extent,
                                       " of tensor '", tensor.name, "' were requested, but it has ",
                                       tensor.num_bytes));
   }
   const std::string path = absl::StrCat(path_, "/", files_[static_cast<size_t>(tensor.file)]);
   const ReadFd fd(path);
   if (fd.get() < 0) return ErrnoError("open", path, errno);
-  return Annotate(ReadAt(fd.get(), path, tensor.offset_bytes + begin_bytes, bytes),
-                  absl::StrCat("cannot read tensor '", tensor.name, "'"));
+  absl::Status status;
+  for (int64_t piece = 0; piece < num_pieces && status.ok(); ++piece) {
+    status =
+        ReadAt(fd.get(), path, tensor.offset_bytes + begin_bytes + piece * stride_bytes,
+               bytes.subspan(static_cast<size_t>(piece * piece_bytes), static_cast<size_t>(piece_bytes)));
+  }
+  return Annotate(status, absl::StrCat("cannot read tensor '", tensor.name, "'"));
 }
 
 namespace {

@@ -43,6 +43,10 @@ class ModelFolder {
   // Fills `bytes` with the tensor's bytes that start at `begin_bytes`. Returns BadDataError if the file has
   // shrunk since Open, and InternalError if the range exceeds the tensor.
   absl::Status Read(const ModelTensor& tensor, int64_t begin_bytes, absl::Span<std::byte> bytes) const;
+  // Like Read, but fills `bytes` with pieces of `piece_bytes` bytes. Each begins `stride_bytes` after the one
+  // before.
+  absl::Status ReadPieces(const ModelTensor& tensor, int64_t begin_bytes, int64_t piece_bytes,
+                          int64_t stride_bytes, absl::Span<std::byte> bytes) const;
 
  private:
   ModelFolder() = default;

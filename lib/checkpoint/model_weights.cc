@@ -1,6 +1,7 @@
 #include "checkpoint/model_weights.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -10,9 +11,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "base/status.h"
-#include "checkpoint/finite_values.h"
 #include "checkpoint/float_values.h"
 #include "checkpoint/safetensors.h"
+#include "model/folder_form.h"
 
 namespace trainctl::checkpoint {
 namespace {
@@ -20,12 +21,11 @@ namespace {
 // Of another model nearly every tensor is wrong, and the first ones say so.
 constexpr size_t kMostLines = 5;
 
-// The two names of one matrix if embeddings are tied.
-constexpr char kEmbedding[] = "model.embed_tokens.weight";
+// The second name of the embedding if it is tied.
 constexpr char kHead[] = "lm_head.weight";
 
-// The prefix of the names of all parameters except the head. Folders saved from the base model omit it.
-constexpr char kModelPrefix[] = "model.";
+// The prefixes of the names of all parameters except the head. Folders saved from the base model omit them.
+constexpr const char* kModelPrefixes[] = {"model.", "transformer.", "gpt_neox."};
 
 // A tool that wraps a model: the prefix that its wrapper adds to every name, the tool's name, and the Python
 // expression for the wrapped model.
@@ -40,24 +40,27 @@ constexpr Wrapper kWrappers[] = {
     {"base_model.model.", "PEFT", "model.merge_and_unload()"},
 };
 
-// Holds tensors against a model's parameters, one after the other.
+// A tensor that the model needs.
+struct NeededTensor {
+  std::string name;
+  std::vector<int64_t> shape;
+};
+
+// Compares tensors with those that the model needs, one after the other.
 class Comparison {
  public:
-  explicit Comparison(absl::Span<const model::Parameter> parameters) : parameters_(parameters) {
-    for (const model::Parameter& parameter : parameters) open_.emplace(parameter.name, &parameter);
-    is_tied_ = !open_.contains(kHead);
+  explicit Comparison(std::vector<NeededTensor> needed) : needed_(std::move(needed)) {
+    for (const NeededTensor& tensor : needed_) open_.emplace(tensor.name, &tensor);
   }
-
-  bool is_tied() const { return is_tied_; }
 
   void See(const std::string& name, DType dtype, const std::vector<int64_t>& shape, bool is_loadable) {
     const auto found = open_.find(name);
     if (found == open_.end()) return Add(absl::StrCat("the model has no parameter ", name));
-    const model::Parameter& parameter = *found->second;
+    const NeededTensor& needed = *found->second;
     open_.erase(found);
-    if (shape != parameter.shape) {
+    if (shape != needed.shape) {
       problems_.push_back(
-          absl::StrCat(name, " is ", ShapeText(shape), ", but the model's is ", ShapeText(parameter.shape)));
+          absl::StrCat(name, " is ", ShapeText(shape), ", but the model's is ", ShapeText(needed.shape)));
     } else if (!is_loadable) {
       problems_.push_back(
           absl::StrCat(name, " is ", DTypeName(dtype), "; only F32, BF16 and F16 can be loaded"));
@@ -67,8 +70,8 @@ class Comparison {
   void Add(std::string problem) { problems_.push_back(std::move(problem)); }
 
   absl::Status Result(const std::string& path) {
-    for (const model::Parameter& parameter : parameters_) {
-      if (open_.contains(parameter.name)) problems_.push_back(absl::StrCat(parameter.name, " is missing"));
+    for (const NeededTensor& tensor : needed_) {
+      if (open_.contains(tensor.name)) problems_.push_back(absl::StrCat(tensor.name, " is missing"));
     }
     if (problems_.empty()) return absl::OkStatus();
     const size_t count = problems_.size();
@@ -85,20 +88,28 @@ class Comparison {
   }
 
  private:
-  const absl::Span<const model::Parameter> parameters_;
-  absl::flat_hash_map<std::string, const model::Parameter*> open_;  // not seen yet
-  bool is_tied_ = false;
+  const std::vector<NeededTensor> needed_;
+  absl::flat_hash_map<std::string, const NeededTensor*> open_;  // not seen yet
   std::vector<std::string> problems_;
 };
 
-// Returns the tensor of a parameter, whose name in the folder may lack kModelPrefix. Returns null if there is
-// none.
-const ModelTensor* FindWeights(const ModelFolder& folder, absl::string_view parameter) {
-  const ModelTensor* tensor = folder.Find(std::string(parameter));
-  if (tensor == nullptr && absl::StartsWith(parameter, kModelPrefix)) {
-    tensor = folder.Find(std::string(absl::StripPrefix(parameter, kModelPrefix)));
+// Returns whether the head uses a parameter that belongs to another block.
+bool IsTiedEmbedding(const model::Parameter& parameter) { return parameter.used_by.size() > 1; }
+
+// Returns a tensor, whose name in the folder may lack the prefix. Returns null if there is none.
+const ModelTensor* FindTensor(const ModelFolder& folder, const std::string& name) {
+  const ModelTensor* tensor = folder.Find(name);
+  for (const char* prefix : kModelPrefixes) {
+    if (tensor != nullptr || !absl::StartsWith(name, prefix)) continue;
+    tensor = folder.Find(std::string(absl::StripPrefix(name, prefix)));
   }
   return tensor;
+}
+
+// Returns the tensor that contains a parameter, or null if there is none.
+const ModelTensor* FindWeights(const ModelFolder& folder, const model::Parameter& parameter) {
+  const ModelTensor* tensor = FindTensor(folder, model::PlaceInFolder(parameter).tensor);
+  return tensor == nullptr && IsTiedEmbedding(parameter) ? folder.Find(kHead) : tensor;
 }
 
 // Reads a tensor in parts, and returns whether `holds` is true for all of them. Its arguments are the index
@@ -153,27 +164,27 @@ absl::StatusOr<bool> IsAllZero(const ModelFolder& folder, const ModelTensor& ten
 bool IsBuffer(const ModelTensor& tensor) {
   const std::string name = absl::StrCat(".", tensor.name);  // so that a name may begin with "rotary_emb"
   for (const char* end : {".rotary_emb.inv_freq", ".rotary_emb.original_inv_freq", ".rotary_emb.cos_cached",
-                          ".rotary_emb.sin_cached", ".self_attn.masked_bias"}) {
+                          ".rotary_emb.sin_cached", ".masked_bias"}) {
     if (absl::EndsWith(name, end)) return true;
   }
   // A bias with four dimensions is the causal mask, as in GPT-2. The bias of a linear layer has one
   // dimension.
-  return absl::EndsWith(name, ".self_attn.bias") && tensor.shape.size() == 4 && tensor.shape[0] == 1 &&
+  return absl::EndsWith(name, ".bias") && tensor.shape.size() == 4 && tensor.shape[0] == 1 &&
          tensor.shape[1] == 1 && tensor.shape[2] == tensor.shape[3];
 }
 
-// Describes the problem with a tensor that is not a parameter of the model. Returns an empty string if the
-// tensor has no effect.
-absl::StatusOr<std::string> ProblemOfExtra(const ModelFolder& folder, const ModelTensor& tensor) {
+// Describes the problem with a tensor that the model does not need. Returns an empty string if the tensor has
+// no effect. `embedding` may be null.
+absl::StatusOr<std::string> ProblemOfExtra(const ModelFolder& folder, const ModelTensor& tensor,
+                                           const ModelTensor* embedding) {
   if (IsBuffer(tensor)) return "";
   const std::string unknown = absl::StrCat("the model has no parameter ", tensor.name);
   if (absl::EndsWith(tensor.name, ".bias") && tensor.shape.size() == 1 && IsLoadable(tensor.dtype)) {
     TRAINCTL_ASSIGN_OR_RETURN(const bool is_zero, IsAllZero(folder, tensor));
     return is_zero ? "" : absl::StrCat(unknown, ", whose values are not all zero");
   }
-  if (tensor.name != absl::StrCat(kModelPrefix, kHead)) return unknown;
-  const ModelTensor* head =
-      folder.Find(kHead) != nullptr ? folder.Find(kHead) : FindWeights(folder, kEmbedding);
+  if (tensor.name != absl::StrCat("model.", kHead)) return unknown;
+  const ModelTensor* head = folder.Find(kHead) != nullptr ? folder.Find(kHead) : embedding;
   if (head == nullptr) return unknown;
   TRAINCTL_ASSIGN_OR_RETURN(const bool is_copy, HaveSameValues(folder, tensor, *head));
   return is_copy ? "" : absl::StrCat(unknown, ", which differs from ", head->name);
@@ -199,22 +210,25 @@ bool IsLoadable(DType dtype) { return dtype == DType::kF32 || dtype == DType::kB
 absl::Status CheckWeights(const std::string& path, const ModelFolder& folder,
                           absl::Span<const model::Parameter> parameters, std::vector<std::string>* unused) {
   TRAINCTL_RETURN_IF_ERROR(RefuseWrapped(path, folder));
-  Comparison comparison(parameters);
-  absl::flat_hash_map<const ModelTensor*, std::string> parameter_of;
+  std::vector<NeededTensor> needed;
+  absl::flat_hash_map<const ModelTensor*, std::string> name_of;  // name of the tensor in transformers
   for (const model::Parameter& parameter : parameters) {
-    const ModelTensor* tensor = FindWeights(folder, parameter.name);
-    const bool may_be_head = comparison.is_tied() && parameter.name == kEmbedding;
-    if (tensor == nullptr && may_be_head) tensor = folder.Find(kHead);
-    if (tensor != nullptr) parameter_of.emplace(tensor, parameter.name);
+    const model::FolderPlace place = model::PlaceInFolder(parameter);
+    if (place.first == 0) needed.push_back({place.tensor, place.shape});
+    const ModelTensor* tensor = FindWeights(folder, parameter);
+    if (tensor != nullptr) name_of.emplace(tensor, place.tensor);
   }
+  Comparison comparison(std::move(needed));
+  const bool is_tied = IsTiedEmbedding(parameters.front());
+  const ModelTensor* embedding = FindWeights(folder, parameters.front());
   const ModelTensor* second_head = nullptr;  // stored in addition to the tied embeddings
   for (const ModelTensor& tensor : folder.tensors()) {
-    if (const auto found = parameter_of.find(&tensor); found != parameter_of.end()) {
+    if (const auto found = name_of.find(&tensor); found != name_of.end()) {
       comparison.See(found->second, tensor.dtype, tensor.shape, IsLoadable(tensor.dtype));
-    } else if (comparison.is_tied() && tensor.name == kHead) {
+    } else if (is_tied && tensor.name == kHead) {
       second_head = &tensor;
     } else {
-      TRAINCTL_ASSIGN_OR_RETURN(std::string problem, ProblemOfExtra(folder, tensor));
+      TRAINCTL_ASSIGN_OR_RETURN(std::string problem, ProblemOfExtra(folder, tensor, embedding));
       if (!problem.empty()) {
         comparison.Add(std::move(problem));
       } else if (unused != nullptr) {
@@ -224,36 +238,26 @@ absl::Status CheckWeights(const std::string& path, const ModelFolder& folder,
   }
   TRAINCTL_RETURN_IF_ERROR(comparison.Result(path));
   if (second_head == nullptr) return absl::OkStatus();
-  const ModelTensor& embedding = *FindWeights(folder, kEmbedding);
-  TRAINCTL_ASSIGN_OR_RETURN(const bool same, HaveSameValues(folder, embedding, *second_head));
+  TRAINCTL_ASSIGN_OR_RETURN(const bool same, HaveSameValues(folder, *embedding, *second_head));
   if (same) return absl::OkStatus();
   return BadDataError(absl::StrCat(
-      path, ": config.json says that the embeddings are tied, but ", kHead, " differs from ", embedding.name,
+      path, ": config.json says that the embeddings are tied, but ", kHead, " differs from ", embedding->name,
       ". To use both, set \"tie_word_embeddings\": false there, or model.tie_embeddings = false in a recipe. "
       "If the former is unused, remove ",
       kHead));
 }
 
-const ModelTensor& WeightsOf(const ModelFolder& folder, const std::string& parameter) {
+const ModelTensor& WeightsOf(const ModelFolder& folder, const model::Parameter& parameter) {
   const ModelTensor* tensor = FindWeights(folder, parameter);
-  if (tensor == nullptr && parameter == kEmbedding) tensor = folder.Find(kHead);
   TRAINCTL_CHECK(tensor != nullptr);
   return *tensor;
 }
 
-absl::Status CheckFinite(const ModelTensor& tensor, int64_t begin, absl::Span<const std::byte> bytes) {
-  const int64_t first = FirstNonFinite(tensor.dtype, bytes);
-  if (first < 0) return absl::OkStatus();
-  int64_t row_size = 1;
-  for (size_t i = 1; i < tensor.shape.size(); ++i) row_size *= tensor.shape[i];
-  return BadDataError(absl::StrCat(tensor.name, ": row ", (begin + first) / row_size,
-                                   " contains a NaN or infinite value, with which no model can be trained or "
-                                   "evaluated. Use different weights, or fix these"));
-}
-
 absl::Status CheckWeights(const std::string& path, const CheckpointReader& reader,
                           absl::Span<const model::Parameter> parameters) {
-  Comparison comparison(parameters);
+  std::vector<NeededTensor> needed;
+  for (const model::Parameter& parameter : parameters) needed.push_back({parameter.name, parameter.shape});
+  Comparison comparison(std::move(needed));
   for (const Slice& tensor : reader.tensors()) {
     if (IsOptimizerState(tensor)) continue;
     comparison.See(tensor.name, tensor.dtype, tensor.shape, IsLoadable(tensor.dtype));

@@ -1,7 +1,7 @@
 // Checks that the weights on disk belong to a model: every parameter must exist with the right shape and a
-// loadable type, and any other tensor must have no effect on the model. Reads headers and manifests, and the
-// values of a tensor only if they decide whether it has an effect. Used by `launch --dry-run`, `generate`,
-// `eval` and the trainer. Thread-safe.
+// loadable type, in the form of the model's family, and any other tensor must have no effect on the model.
+// Reads headers and manifests, and the values of a tensor only if they decide whether it has an effect. Used
+// by `launch --dry-run`, `generate`, `eval` and the trainer. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -23,18 +23,15 @@ namespace trainctl::checkpoint {
 bool IsLoadable(DType dtype);
 
 // Returns BadDataError with one line for each wrong tensor, up to a limit. `path` names the folder in
-// messages. Accepts names without "model.", and tensors that have no effect: rotary tables, causal masks,
-// all-zero biases and copies of the head. Adds the names of these tensors to `unused` unless it is null. Tied
-// embeddings may be stored under either name, or under both names with the same values.
+// messages, and `parameters` are those of a whole model, as listed by Inventory. Accepts names without the
+// prefix of the base model ("model.", for example), and tensors that have no effect: rotary tables, causal
+// masks, all-zero biases and copies of the head. Adds the names of these tensors to `unused` unless it is
+// null. Tied embeddings may be stored under either name, or under both names with the same values.
 absl::Status CheckWeights(const std::string& path, const ModelFolder& folder,
                           absl::Span<const model::Parameter> parameters,
                           std::vector<std::string>* unused = nullptr);
-// Returns a parameter's tensor. The folder must have passed CheckWeights.
-const ModelTensor& WeightsOf(const ModelFolder& folder, const std::string& parameter);
-
-// Returns a BadDataError that names the tensor and row if an element in `bytes` is NaN or infinite. `bytes`
-// holds the tensor's elements from element `begin` on.
-absl::Status CheckFinite(const ModelTensor& tensor, int64_t begin, absl::Span<const std::byte> bytes);
+// Returns the tensor that contains a parameter. The folder must have passed CheckWeights.
+const ModelTensor& WeightsOf(const ModelFolder& folder, const model::Parameter& parameter);
 
 // Like the above, for a checkpoint, whose optimizer state is ignored.
 absl::Status CheckWeights(const std::string& path, const CheckpointReader& reader,

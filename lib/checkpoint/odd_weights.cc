@@ -8,17 +8,16 @@
 
 namespace trainctl::checkpoint {
 
-void OddWeights::See(const ModelTensor& tensor, int64_t begin, absl::Span<const float> values) {
+void OddWeights::See(const ReadElements& elements, absl::Span<const float> values) {
+  const std::string& tensor = elements.tensor->name;
   float most = 0;
   for (const float value : values) most = std::max(most, std::abs(value));
-  if (most > 0) nonzero_.insert(tensor.name);
+  if (most > 0) nonzero_.insert(tensor);
   if (most <= kHugeWeight) return;
-  int64_t row_size = 1;
-  for (size_t i = 1; i < tensor.shape.size(); ++i) row_size *= tensor.shape[i];
   for (size_t i = 0; i < values.size(); ++i) {
     if (std::abs(values[i]) <= kHugeWeight) continue;
-    const int64_t row = (begin + static_cast<int64_t>(i)) / row_size;
-    Huge& found = huge_.try_emplace(tensor.name, Huge{.row = row, .value = values[i]}).first->second;
+    const int64_t row = elements.RowInTensor(static_cast<int64_t>(i));
+    Huge& found = huge_.try_emplace(tensor, Huge{.row = row, .value = values[i]}).first->second;
     ++found.count;
   }
 }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "checkpoint/model_folder.h"
+#include "checkpoint/folder_parameters.h"
 
 namespace trainctl::checkpoint {
 
@@ -17,8 +17,8 @@ inline constexpr float kHugeWeight = 1e4F;
 
 class OddWeights {
  public:
-  // `values` are the tensor's elements from element `begin` on.
-  void See(const ModelTensor& tensor, int64_t begin, absl::Span<const float> values);
+  // `values` are the elements as floats.
+  void See(const ReadElements& elements, absl::Span<const float> values);
 
   // One text for each tensor with huge values, for example "lm_head.weight: row 511 contains 1e+30". Lists up
   // to five tensors, then their number.

@@ -452,6 +452,7 @@ absl::Status CheckStated(const Family& family, const Architecture& spec) {
   const int64_t rows = family.learned_positions ? spec.max_position + spec.position_offset : 0;
   const std::pair<bool, const char*> fields[] = {
       {spec.learned_positions == rows, "max_position"},
+      {family.has_kv_heads || attention.kv_heads == attention.heads, "kv_heads"},
       {fits_windows, "sliding_window"},
       {fits_ropes, "layer_types"},
       {(family.window_rope_theta > 0) == (spec.window_rope_theta > 0), "window_rope_theta"},

@@ -168,7 +168,7 @@ int64_t ReadSizes(Reader& reader, const Family& family, int64_t least_layers, Ar
   if (!family.gated) {
     usual_ffn = std::min<int64_t>(reader.Int({"expansion_ratio"}, 4), 1 << 20) * spec.hidden;
   }
-  layer.mlp.ffn = reader.Int({"intermediate_size", "n_inner", "ffn_dim"}, usual_ffn);
+  layer.mlp.ffn = reader.Int({family.ffn_key, "intermediate_size", "n_inner", "ffn_dim"}, usual_ffn);
   if (reader.Find({"head_dim"}) != nullptr) {
     attention.head_dim = reader.Required({"head_dim"});
   } else if (family.head_dim > 0) {
@@ -487,7 +487,8 @@ void RefuseOtherActivations(Reader& reader, const Family& family) {
 // in transformers.
 void RefuseOtherMathematics(Reader& reader, const Family& family) {
   const std::string head = family.class_name;
-  const std::string base = absl::StrReplaceAll(head, {{"ForCausalLM", "Model"}});  // saved without its head
+  // The name if the model was saved without its head.
+  const std::string base = absl::StrReplaceAll(head, {{"ForCausalLM", "Model"}, {"LMHeadModel", "Model"}});
   if (const Json* value = reader.Find({"architectures"}); value != nullptr && *value != Json::array() &&
                                                           *value != Json::array({head}) &&
                                                           *value != Json::array({base})) {
@@ -495,6 +496,7 @@ void RefuseOtherMathematics(Reader& reader, const Family& family) {
                   absl::StrCat(Json::array({head}).dump(), " (nothing else is implemented)"));
   }
   RefuseOtherActivations(reader, family);
+  if (family.norms == NormPlaces::kParallel) reader.Only("use_parallel_residual", true);
   if (family.windows != Windows::kUpper) reader.Only("use_sliding_window", false);
   const absl::string_view type = family.model_type;
   if (type == "qwen2") {
@@ -563,7 +565,7 @@ absl::StatusOr<ConfigModel> ReadConfigJson(absl::string_view json_text, absl::st
   const auto type = config.find("model_type");
   const Family* family =
       type != config.end() && type->is_string() ? FindFamily(type->get<std::string>()) : nullptr;
-  Reader reader(config, what, family != nullptr && !IsTrained(*family));
+  Reader reader(config, what, family != nullptr && (!IsTrained(*family) || family->has_other_keys));
   reader.Find({"model_type"});
   if (family == nullptr) {
     reader.Fail("model_type",
@@ -669,6 +671,7 @@ void WriteRope(const Family& family, const Architecture& spec, Json& config) {
       scaling["original_max_position_embeddings"] = s.original_max_position;
     }
   }
+  if (family.learned_positions) return;
   config[family.rope_theta_key] = spec.rope.theta;
   config["rope_scaling"] = std::move(scaling);
   if (StatesRopeShare(family)) config[family.rope_share_key] = spec.rope.share;
@@ -714,15 +717,15 @@ std::string ToHuggingFaceConfig(const Architecture& spec, DType dtype, const Spe
       {"architectures", Json::array({family.class_name})},
       {"model_type", model_type},
       {"hidden_size", spec.hidden},
-      {"intermediate_size", MlpOf(spec).ffn},
+      {family.ffn_key, MlpOf(spec).ffn},
       {"num_hidden_layers", NumLayers(spec)},
       {"num_attention_heads", attention.heads},
-      {"num_key_value_heads", attention.kv_heads},
       {"vocab_size", spec.vocab},
       {"max_position_embeddings", spec.max_position},
       {family.norm_eps_key, spec.norm.eps},
       {"tie_word_embeddings", spec.tie_embeddings},
   };
+  if (family.has_kv_heads) config["num_key_value_heads"] = attention.kv_heads;
   if (family.has_head_dim) config["head_dim"] = attention.head_dim;
   WriteRope(family, spec, config);
   WriteWindows(family, spec, config);

@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "model/architecture.h"
+#include "model/folder_form.h"
 #include "model/parameter_names.h"
 
 namespace trainctl::model {
@@ -91,6 +92,7 @@ struct Family {
   double logit_softcap = 0;            // final_logit_softcapping
   double logit_multiplier = 1;
   int64_t head_dim = 0;      // 0 for hidden size / heads
+  bool has_kv_heads = true;  // whether config.json can state num_key_value_heads
   bool has_head_dim = true;  // whether config.json can state a head_dim other than hidden size / heads
   // Whether config.json can state these fields:
   bool states_rope_share = false;  // partial_rotary_factor; true as well if the default is not 1
@@ -104,6 +106,10 @@ struct Family {
   const char* rope_theta_key = "rope_theta";
   const char* rope_share_key = "partial_rotary_factor";
   const char* logit_multiplier_key = nullptr;  // if the logits are multiplied by a field of config.json
+  const char* ffn_key = "intermediate_size";
+  // Whether config.json may have other keys for the sizes, such as n_embd for hidden_size.
+  bool has_other_keys = false;
+  FolderForm folder_form;
   // The transformers class that the trainer reproduces. Null if the family can only be planned.
   const char* class_name = nullptr;
   // Null if the family cannot be trained, or if its recipes and checkpoints have the family "llama" (Qwen 2).

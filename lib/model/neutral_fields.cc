@@ -36,6 +36,8 @@ const std::set<std::string>& NeutralNames() {
       "eos_token", "pad_token", "unk_token", "sep_token", "tokenizer_class", "tokenizer_file", "prefix",
       // Lengths that no model reads; max_position_embeddings is the one that counts.
       "max_sequence_length", "model_max_length", "seq_length", "n_ctx",
+      // A length that only types of rope_scaling read that are refused.
+      "original_max_position_embeddings",
       // The trained families are decoders with either value.
       "is_decoder",
       // Qwen2's layers with a window, of which there are none unless use_sliding_window says so.
@@ -44,8 +46,9 @@ const std::set<std::string>& NeutralNames() {
       "return_dict", "output_attentions", "output_hidden_states", "tie_last_hidden_states",
       "keys_to_ignore_at_inference",
       // Heads for other tasks.
-      "task_specific_params", "problem_type", "id2label", "label2id", "num_labels", "finetuning_task",
-      "classifier_dropout",
+      "summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels",
+      "summary_first_dropout", "task_specific_params", "problem_type", "id2label", "label2id", "num_labels",
+      "finetuning_task", "classifier_dropout",
       // Settings of generation that older versions of transformers write.
       "use_cache", "cache_implementation", "temperature", "top_p", "top_k", "min_p", "typical_p",
       "epsilon_cutoff", "eta_cutoff", "do_sample", "max_length", "min_length", "max_new_tokens",
@@ -91,6 +94,8 @@ constexpr NeutralValue kNeutralValues[] = {
     {"scale_embeddings", "false"},
     {"scale_embedding", "false"},
     {"scale_attn_weights", "true"},  // by 1 / sqrt(head_dim)
+    {"scale_attn_by_inverse_layer_idx", "false"},
+    {"reorder_and_upcast_attn", "false"},
     // Biases beyond those of the family; the weights must agree.
     {"use_bias", "false"},
     {"bias", "false"},

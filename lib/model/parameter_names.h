@@ -10,21 +10,21 @@ namespace trainctl::model {
 // the layer's index (from 0) and a dot. For example, the query module of layer 3 is
 // "model.layers.3.self_attn.q_proj". If no model of the family has a module, its name is not used.
 struct ParameterNames {
-  const char* embedding;
-  const char* layers;  // "model.layers."
-  const char* attention_norm;
-  const char* query;
-  const char* key;
-  const char* value;
-  const char* query_norm;  // norm of each query head
-  const char* key_norm;
-  const char* attention_output;
-  const char* mlp_norm;  // not present if attention and MLP share a norm
-  const char* gate;
-  const char* up;
-  const char* down;
-  const char* final_norm;
-  const char* head;                 // not present in models with tied embeddings
+  const char* embedding = nullptr;
+  const char* layers = nullptr;  // "model.layers."
+  const char* attention_norm = nullptr;
+  const char* query = nullptr;
+  const char* key = nullptr;
+  const char* value = nullptr;
+  const char* query_norm = nullptr;  // norm of each query head
+  const char* key_norm = nullptr;
+  const char* attention_output = nullptr;
+  const char* mlp_norm = nullptr;  // not present if attention and MLP share a norm
+  const char* gate = nullptr;
+  const char* up = nullptr;
+  const char* down = nullptr;
+  const char* final_norm = nullptr;
+  const char* head = nullptr;       // not present in models with tied embeddings
   const char* positions = nullptr;  // table of learned positions
   // Norms of what attention and MLP add to the residual stream.
   const char* after_attention_norm = nullptr;

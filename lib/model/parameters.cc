@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "base/status.h"
+#include "model/families.h"
+#include "model/folder_form.h"
 #include "model/parameter_names.h"
 
 namespace trainctl::model {
@@ -397,7 +399,10 @@ TensorShare ShareOf(const Parameter& parameter, int64_t index, int64_t ranks) {
 
 std::vector<Parameter> Inventory(const Architecture& spec) {
   TRAINCTL_CHECK(WhyNotTrainable(spec).empty());
-  return InventoryBuilder(spec).Build();
+  std::vector<Parameter> parameters = InventoryBuilder(spec).Build();
+  const Family& family = *FindFamily(spec.family);
+  SetFolderPlaces(family.folder_form, *family.names, absl::MakeSpan(parameters));
+  return parameters;
 }
 
 }  // namespace trainctl::model

@@ -6,10 +6,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "model/architecture.h"
+#include "model/folder_form.h"
 
 namespace trainctl::model {
 
@@ -31,6 +33,8 @@ struct Parameter {
   // Whether tensor-parallel ranks apply the whole parameter to different parts of the activations (norms of
   // heads), so that each computes only a part of the gradient.
   bool is_read_in_parts = false;
+  // Place in a Hugging Face folder. Not set if the parameter is a tensor of the folder.
+  std::optional<FolderPlace> folder;
 };
 
 // The part of a parameter that one of several tensor-parallel ranks has. The units are assigned to the ranks

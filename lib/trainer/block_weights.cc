@@ -66,14 +66,14 @@ absl::StatusOr<std::unique_ptr<BlockWeights>> BlockWeights::Open(const Inference
   return weights;
 }
 
-DType BlockWeights::TypeOnDisk(const std::string& parameter) const {
-  if (reader_.has_value()) return reader_->Find(parameter)->dtype;
+DType BlockWeights::TypeOnDisk(const model::Parameter& parameter) const {
+  if (reader_.has_value()) return reader_->Find(parameter.name)->dtype;
   return folder_.has_value() ? checkpoint::WeightsOf(*folder_, parameter).dtype : DType::kF32;
 }
 
 Json BlockWeights::Describe() const {
   std::set<absl::string_view> types;
-  for (const model::Parameter& parameter : inventory()) types.insert(NameOf(TypeOnDisk(parameter.name)));
+  for (const model::Parameter& parameter : inventory()) types.insert(NameOf(TypeOnDisk(parameter)));
   const bool is_folder = deps_.checkpoint_path.empty();
   return {{is_folder ? "model" : "checkpoint", is_folder ? deps_.recipe->model.from : deps_.checkpoint_path},
           {"weights_dtype", absl::StrJoin(types, "+")},
@@ -107,8 +107,7 @@ absl::Status BlockWeights::Read(int parameter, int64_t begin, absl::Span<float> 
   const model::Parameter& read = inventory()[static_cast<size_t>(parameter)];
   if (reader_.has_value()) return ReadCheckpoint(read, begin, values);
   if (folder_.has_value()) {
-    return Annotate(ReadFloats(*folder_, checkpoint::WeightsOf(*folder_, read.name), begin, values),
-                    deps_.recipe->model.from);
+    return Annotate(ReadFloats(*folder_, read, begin, values), deps_.recipe->model.from);
   }
   parallel::DrawInitial(read, deps_.recipe->run.seed, begin, values);
   return absl::OkStatus();

@@ -57,7 +57,7 @@ class BlockWeights {
 
  private:
   explicit BlockWeights(const InferenceDeps& deps);
-  DType TypeOnDisk(const std::string& parameter) const;
+  DType TypeOnDisk(const model::Parameter& parameter) const;
   absl::Status ReadCheckpoint(const model::Parameter& parameter, int64_t begin,
                               absl::Span<float> values) const;
   absl::Status ReadBucket(int bucket);

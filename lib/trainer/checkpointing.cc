@@ -16,6 +16,7 @@
 #include "checkpoint/examine.h"
 #include "checkpoint/finite_values.h"
 #include "checkpoint/float_values.h"
+#include "checkpoint/folder_parameters.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/model_weights.h"
 #include "kernels/kernels.h"
@@ -277,42 +278,20 @@ void ConvertToFloat(DType dtype, const std::byte* raw, absl::Span<float> values)
   kernels::Cpu().For(dtype).assign(values.data(), raw, static_cast<int64_t>(values.size()));
 }
 
-namespace {
-
-// What this rank holds of a tensor.
-absl::Status LoadBox(const checkpoint::ModelFolder& folder, const checkpoint::ModelTensor& tensor,
-                     const layout::HeldBox& held, parallel::ShardedState& state,
-                     checkpoint::OddWeights* odd) {
-  constexpr int64_t kAtOnce = int64_t{1} << 20;
-  std::vector<float> values;
-  const layout::Runs runs(held.box, layout::WholeBox(tensor.shape), held.box);
-  for (int64_t r = 0; r < runs.size(); ++r) {
-    const layout::Run run = runs[r];
-    for (int64_t done = 0; done < run.count; done += kAtOnce) {
-      const int64_t count = std::min(kAtOnce, run.count - done);
-      values.resize(static_cast<size_t>(count));
-      TRAINCTL_RETURN_IF_ERROR(ReadFloats(folder, tensor, run.from + done, absl::MakeSpan(values)));
-      if (odd != nullptr) odd->See(tensor, run.from + done, values);
-      state.SetMaster(held.bucket, held.offset + run.to + done, values);
-    }
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
-
-absl::Status ReadFloats(const checkpoint::ModelFolder& folder, const checkpoint::ModelTensor& tensor,
+absl::Status ReadFloats(const checkpoint::ModelFolder& folder, const model::Parameter& parameter,
                         int64_t begin, absl::Span<float> values) {
-  constexpr size_t kAtOnce = size_t{1} << 20;
-  const int64_t element_bytes = DTypeBytes(tensor.dtype);
-  std::vector<std::byte> raw;
-  for (size_t done = 0; done < values.size(); done += kAtOnce) {
-    const absl::Span<float> part = values.subspan(done, kAtOnce);
-    raw.resize(part.size() * static_cast<size_t>(element_bytes));
+  for (const layout::Box& box :
+       layout::BoxesOfRange(parameter.shape, begin, static_cast<int64_t>(values.size()))) {
+    const absl::Span<float> of_box = values.first(static_cast<size_t>(box.Count()));
     TRAINCTL_RETURN_IF_ERROR(
-        folder.Read(tensor, (begin + static_cast<int64_t>(done)) * element_bytes, absl::MakeSpan(raw)));
-    TRAINCTL_RETURN_IF_ERROR(checkpoint::CheckFinite(tensor, begin + static_cast<int64_t>(done), raw));
-    ConvertToFloat(tensor.dtype, raw.data(), part);
+        checkpoint::ReadParameter(folder, parameter, box, [&](const checkpoint::ReadElements& read) {
+          const DType dtype = read.tensor->dtype;
+          ConvertToFloat(dtype, read.bytes.data(),
+                         of_box.subspan(static_cast<size_t>(read.position),
+                                        read.bytes.size() / static_cast<size_t>(DTypeBytes(dtype))));
+          return absl::OkStatus();
+        }));
+    values.remove_prefix(of_box.size());
   }
   return absl::OkStatus();
 }
@@ -322,10 +301,18 @@ absl::Status LoadModelFolder(const std::string& path, parallel::ShardedState& st
   TRAINCTL_ASSIGN_OR_RETURN(const checkpoint::ModelFolder folder, checkpoint::ModelFolder::Open(path));
   const std::vector<model::Parameter>& inventory = state.ledger().inventory();
   TRAINCTL_RETURN_IF_ERROR(checkpoint::CheckWeights(path, folder, inventory));
+  std::vector<float> values;
   for (const layout::HeldBox& held : state.ledger().BoxesHeld(state.rank())) {
     const model::Parameter& parameter = inventory[static_cast<size_t>(held.parameter)];
-    TRAINCTL_RETURN_IF_ERROR(
-        Annotate(LoadBox(folder, checkpoint::WeightsOf(folder, parameter.name), held, state, odd), path));
+    const auto load = [&](const checkpoint::ReadElements& read) {
+      const DType dtype = read.tensor->dtype;
+      values.resize(read.bytes.size() / static_cast<size_t>(DTypeBytes(dtype)));
+      ConvertToFloat(dtype, read.bytes.data(), absl::MakeSpan(values));
+      if (odd != nullptr) odd->See(read, values);
+      state.SetMaster(held.bucket, held.offset + read.position, values);
+      return absl::OkStatus();
+    };
+    TRAINCTL_RETURN_IF_ERROR(Annotate(checkpoint::ReadParameter(folder, parameter, held.box, load), path));
   }
   return absl::OkStatus();
 }
@@ -337,14 +324,16 @@ absl::Status WarnOfOddWeights(const std::string& path, const checkpoint::OddWeig
   const std::vector<model::Parameter>& parameters = state.ledger().inventory();
   std::vector<double> nonzero;
   for (const model::Parameter& parameter : parameters) {
-    nonzero.push_back(odd.HasNonZero(checkpoint::WeightsOf(folder, parameter.name).name) ? 1 : 0);
+    nonzero.push_back(odd.HasNonZero(checkpoint::WeightsOf(folder, parameter).name) ? 1 : 0);
   }
   TRAINCTL_RETURN_IF_ERROR(world.AllReduceScalars("weights", absl::MakeSpan(nonzero)));
   std::vector<std::string> texts;
   if (holds_first_copy) texts = odd.HugeValues();
   std::vector<std::string> zeros;
   for (size_t i = 0; i < parameters.size() && state.rank() == 0; ++i) {
-    if (nonzero[i] == 0 && parameters[i].shape.size() > 1) zeros.push_back(parameters[i].name);
+    const model::FolderPlace place = model::PlaceInFolder(parameters[i]);
+    const bool is_listed = place.first > 0;  // with the first parameter of its tensor
+    if (nonzero[i] == 0 && parameters[i].shape.size() > 1 && !is_listed) zeros.push_back(place.tensor);
   }
   if (!zeros.empty()) {
     const std::string others = zeros.size() == 1 ? "" : absl::StrCat(" (and ", zeros.size() - 1, " others)");

@@ -148,9 +148,9 @@ absl::StatusOr<RunCounters> LoadCheckpoint(const std::string& path, parallel::Sh
 // Like checkpoint::ConvertToFloat, but uses the vectorized kernels for F32 and BF16. `raw` holds
 // values.size() elements.
 void ConvertToFloat(DType dtype, const std::byte* raw, absl::Span<float> values);
-// Local. Reads elements of a tensor in a Hugging Face folder, starting at element `begin`, and converts them
-// to floats. Returns BadDataError if the data are damaged or not finite.
-absl::Status ReadFloats(const checkpoint::ModelFolder& folder, const checkpoint::ModelTensor& tensor,
+// Local. Reads elements of a parameter from a Hugging Face folder, starting at element `begin`, and converts
+// them to floats. Returns BadDataError if the data are damaged or not finite.
+absl::Status ReadFloats(const checkpoint::ModelFolder& folder, const model::Parameter& parameter,
                         int64_t begin, absl::Span<float> values);
 // Local. Fills the masters from a Hugging Face folder. Passes all weights that it reads to `odd`, unless it
 // is null. Returns BadDataError if the folder does not fit the model, is damaged, or has weights that are not

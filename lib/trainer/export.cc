@@ -15,7 +15,7 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/units.h"
-#include "checkpoint/model_folder.h"
+#include "checkpoint/folder_parameters.h"
 #include "kernels/kernels.h"
 #include "model/config_json.h"
 #include "model/update_config.h"
@@ -29,49 +29,42 @@ namespace {
 constexpr int64_t kMaxShardBytes = int64_t{5} << 30;
 constexpr char kTokenizerConfig[] = "tokenizer_config.json";
 
-// Hands out elements of parameters, most of them from a buffer that is filled by long reads.
+// Hands out the elements of each parameter once and in order, from buffers that are filled by long reads.
 class BufferedReader {
  public:
   explicit BufferedReader(const BlockWeights& weights) : weights_(weights) {}
 
-  // `count` elements of a parameter from its `begin`-th on.
-  absl::StatusOr<const float*> At(int parameter, int64_t begin, int64_t count) {
-    const auto end = [this] { return begin_ + static_cast<int64_t>(values_.size()); };
-    if (parameter != parameter_ || begin < begin_ || begin + count > end()) {
+  // Rounds elements of a parameter, from the `begin`-th on, to `dtype`.
+  absl::Status Read(int parameter, int64_t begin, DType dtype, absl::Span<std::byte> bytes) {
+    const int64_t count = static_cast<int64_t>(bytes.size()) / DTypeBytes(dtype);
+    const int64_t numel = weights_.inventory()[static_cast<size_t>(parameter)].numel;
+    Buffer& buffer = buffers_[parameter];
+    if (begin < buffer.begin || begin + count > buffer.begin + static_cast<int64_t>(buffer.values.size())) {
       constexpr int64_t kAtOnce = int64_t{16} << 20;
-      const int64_t left = weights_.inventory()[static_cast<size_t>(parameter)].numel - begin;
-      parameter_ = parameter;
-      begin_ = begin;
-      values_.resize(static_cast<size_t>(std::min(left, std::max(count, kAtOnce))));
-      TRAINCTL_RETURN_IF_ERROR(weights_.Read(parameter, begin, absl::MakeSpan(values_)));
+      buffer.begin = begin;
+      buffer.values.resize(static_cast<size_t>(std::min(numel - begin, std::max(count, kAtOnce))));
+      TRAINCTL_RETURN_IF_ERROR(weights_.Read(parameter, begin, absl::MakeSpan(buffer.values)));
     }
-    return values_.data() + (begin - begin_);
+    kernels::Cpu().For(dtype).round(bytes.data(), buffer.values.data() + (begin - buffer.begin), count);
+    if (begin + count == numel) buffers_.erase(parameter);
+    return absl::OkStatus();
   }
 
  private:
+  struct Buffer {
+    int64_t begin = 0;
+    std::vector<float> values;
+  };
   const BlockWeights& weights_;
-  int parameter_ = -1;
-  int64_t begin_ = 0;
-  std::vector<float> values_;
+  std::map<int, Buffer> buffers_;  // by parameter; several are open if a tensor contains several parameters
 };
 
 absl::Status WriteWeights(const BlockWeights& weights, DType dtype, const std::string& out_folder) {
-  std::vector<checkpoint::ModelTensorSpec> tensors;
-  std::map<std::string, int> parameters;
-  for (const model::Parameter& parameter : weights.inventory()) {
-    parameters[parameter.name] = static_cast<int>(tensors.size());
-    tensors.push_back({parameter.name, dtype, parameter.shape});
-  }
   BufferedReader reader(weights);
-  return checkpoint::WriteModelFolder(
-      out_folder, tensors,
-      [&](const checkpoint::ModelTensorSpec& tensor, int64_t begin_bytes, absl::Span<std::byte> bytes) {
-        const int64_t element_bytes = DTypeBytes(dtype);
-        const int64_t count = static_cast<int64_t>(bytes.size()) / element_bytes;
-        const absl::StatusOr<const float*> source =
-            reader.At(parameters.at(tensor.name), begin_bytes / element_bytes, count);
-        if (source.ok()) kernels::Cpu().For(dtype).round(bytes.data(), *source, count);
-        return source.status();
+  return checkpoint::WriteParameters(
+      out_folder, weights.inventory(), dtype,
+      [&](int parameter, int64_t begin, absl::Span<std::byte> bytes) {
+        return reader.Read(parameter, begin, dtype, bytes);
       },
       kMaxShardBytes);
 }

@@ -10,6 +10,7 @@ import argparse
 import math
 import os
 import pathlib
+import re
 
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -102,6 +103,19 @@ VARIANTS = {
     # Attention and MLP run in parallel after one LayerNorm; biases everywhere, in the head too.
     "phi": dict(family="phi", num_key_value_heads=2, head_dim=ABSENT, hidden_size=32, rms_norm_eps=ABSENT,
                 layer_norm_eps=1e-5),
+    # Queries, keys and values in one tensor, gate and up in another.
+    "phi3": dict(family="phi3", num_key_value_heads=2, head_dim=ABSENT, partial_rotary_factor=0.5, hidden_size=32),
+    # Gate and up in one tensor, half of each head rotated, neighboring pairs.
+    "glm": dict(family="glm", num_key_value_heads=2, head_dim=8),
+    "glm4": dict(family="glm4", num_key_value_heads=2, head_dim=8),
+    # Attention and MLP run in parallel after norms of their own; queries, keys and values of each head in one tensor.
+    "gpt_neox": dict(family="gpt_neox", num_key_value_heads=ABSENT, head_dim=ABSENT, hidden_size=32, rope_theta=ABSENT,
+                     rms_norm_eps=ABSENT, layer_norm_eps=1e-5),
+    # Learned positions; transposed matrices, queries, keys and values in one of them.
+    "gpt2": dict(family="gpt2", num_key_value_heads=ABSENT, head_dim=ABSENT, rms_norm_eps=ABSENT,
+                 intermediate_size=ABSENT, rope_theta=ABSENT, n_inner=28, layer_norm_epsilon=1e-5,
+                 tie_word_embeddings=True, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, packed=True, batch=3,
+                 seq_len=24),
 }
 
 
@@ -114,7 +128,7 @@ def build_model(options, generator):
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)
-            if name.endswith("norm.weight"):
+            if is_norm(name):
                 parameter.add_(0.2 * noise)  # to 1, or to 0 if the factor is 1 + w
             else:
                 # Wide enough that attention is far from uniform and every gradient matters.
@@ -172,6 +186,10 @@ def check_documents_alone(model, data):
             where = data["document"][0, row] == document
             alone = model(input_ids=data["tokens"][0, row][where].unsqueeze(0), use_cache=False).logits[0]
             assert (alone - logits[row][where]).abs().max() < 1e-5, "documents see each other"
+
+
+def is_norm(name):
+    return re.search(r"(norm|\.ln_\w)\.weight$", name) is not None
 
 
 def decays(name):

@@ -78,7 +78,7 @@ TEST(HuggingFaceConfig, EveryFamilySurvivesTheRoundTrip) {
       spec.hidden = 64;
       spec.vocab = 100;
       SetEach(spec, &Attention::heads, 4);
-      SetEach(spec, &Attention::kv_heads, 2);
+      SetEach(spec, &Attention::kv_heads, family.has_kv_heads ? 2 : 4);
       SetEach(spec, &Attention::head_dim, family.has_head_dim ? 24 : 16);
       SetEach(spec, &Mlp::ffn, 96);
       SetEach(spec, &Attention::qkv_bias, has_biases && family.bias != Bias::kNone);

@@ -258,13 +258,15 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{256, 4, 2, {2, 256}, DType::kBF16, 1, Again::kNothing, "gemma2"},
                       Case{256, 4, 2, {2, 256}, DType::kF32, 1, Again::kPasses, "cohere2"},
                       Case{256, 4, 2, {2, 256}, DType::kF32, 1, Again::kNothing, "exaone4"},
-                      Case{256, 4, 2, {2, 256}, DType::kBF16, 1, Again::kPasses, "phi"}));
+                      Case{256, 4, 2, {2, 256}, DType::kBF16, 1, Again::kPasses, "phi"},
+                      Case{256, 4, 4, {2, 256}, DType::kF32, 1, Again::kNothing, "gpt2"}));
 
 // Two passes, with the second later, are one pass bit by bit: gradients of inputs, matrices, norms, biases
 // and the embedding, added to what is there or written over it.
 TEST(SegmentRunner, BackwardInTwoPassesIsBackwardInOne) {
   const model::MicroBatchShape shape{2, 24};
-  for (const std::string family : {"llama", "qwen3", "gemma", "nemotron", "gemma3_text", "cohere2", "phi"}) {
+  for (const std::string family :
+       {"llama", "qwen3", "gemma", "nemotron", "gemma3_text", "cohere2", "phi", "gpt2"}) {
     for (int block : {0, 1}) {
       for (bool accumulate : {true, false}) {
         SCOPED_TRACE(family);

@@ -196,8 +196,8 @@ TEST(StepHash, EveryFieldOfTheGraphChangesTheHash) {
   spec.rope.scaling = model::RopeScaling{};
   BuildOptions options;
   options.setting.seq_len = 32;
-  for (const char* family : {"llama", "qwen3", "gemma", "nemotron", "gemma3_text", "cohere2",
-                             "phi"}) {  // together they have all operators
+  for (const char* family : {"llama", "qwen3", "gemma", "nemotron", "gemma3_text", "cohere2", "phi",
+                             "gpt2"}) {  // together they have all operators
     model::Architecture member = spec;
     member.family = family;
     ApplyFamily(*model::FindFamily(family), member);
