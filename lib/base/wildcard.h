@@ -1,4 +1,4 @@
-// Matches names against wildcard patterns, as in optimizer.no_decay. Pure; thread-safe.
+// Matches names against wildcard patterns, as optimizer.no_decay does. Pure; thread-safe.
 #pragma once
 
 #include "absl/strings/string_view.h"

@@ -4,8 +4,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/wildcard.h"
 #include "model/architecture.h"
+#include "model/parameter_groups.h"
 #include "model/parameters.h"
 #include "recipe/check_subjects.h"
 #include "recipe/trained_model.h"
@@ -44,13 +44,13 @@ void CheckTokenizer(CheckContext& context) {
 }
 
 void CheckNoDecay(CheckContext& context) {
-  const std::vector<std::string> standard = OptimizerConfig().no_decay;
+  const auto& groups = model::kParameterGroups;
   std::vector<model::Parameter> inventory;
   for (const std::string& pattern : context.recipe().optimizer.no_decay) {
-    if (std::count(standard.begin(), standard.end(), pattern) > 0) continue;
+    if (std::find(groups.begin(), groups.end(), pattern) != groups.end()) continue;
     if (inventory.empty()) inventory = model::Inventory(context.recipe().model.spec);
     const bool matches = std::any_of(inventory.begin(), inventory.end(), [&](const model::Parameter& p) {
-      return MatchesWildcard(pattern, p.name);
+      return model::IsSelected(pattern, p);
     });
     if (matches) continue;
     context.Fail({"optimizer.no_decay"},

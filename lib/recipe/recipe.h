@@ -85,9 +85,9 @@ struct OptimizerConfig {
   double eps = optim::kAdamW.defaults.eps;
   double momentum = 0;
   double weight_decay = optim::kAdamW.defaults.weight_decay;
-  std::vector<std::string> no_decay = {"*norm.weight", "*.bias", "*embed_tokens.weight"};
-  double clip_norm = 1.0;              // 0 disables clipping
-  std::string lr_schedule = "cosine";  // cosine | linear | wsd | constant
+  std::vector<std::string> no_decay = {"norms", "biases", "embeddings"};  // see model/parameter_groups.h
+  double clip_norm = 1.0;                                                 // 0 disables clipping
+  std::string lr_schedule = "cosine";                                     // cosine | linear | wsd | constant
   int64_t warmup_steps = 0;
   // "auto" means train.steps of the first launch, which is then recorded.
   std::optional<int64_t> decay_steps;

@@ -629,8 +629,9 @@ void AddOptimizer(Builder& b) {
       .BySet();
   b.Add(
        "optimizer.no_decay",
-       "Name patterns (`*`, `?`) of the parameters exempt from weight decay. A pattern that matches no "
-       "parameter is an error, unless it is a default.",
+       "Parameters exempt from weight decay: the groups `norms`, `biases` and `embeddings`, or patterns "
+       "(`*`, "
+       "`?`) of parameter names. A pattern that matches no parameter is an error.",
        [](Recipe & r, size_t) -> auto& { return r.optimizer.no_decay; })
       .BySet();
   b.Add(

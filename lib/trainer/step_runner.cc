@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
-#include "base/wildcard.h"
+#include "model/parameter_groups.h"
 #include "optim/lr_schedule.h"
 #include "recipe/derive.h"
 #include "telemetry/step_trace.h"
@@ -32,9 +32,9 @@ StepRunner::StepRunner(const WorkerDeps& deps, const device::Device& device, con
       executor_(executor),
       counters_(counters) {
   for (const model::Parameter& parameter : planned_.training.ledger.inventory()) {
-    const auto& patterns = recipe_.optimizer.no_decay;
-    decay_.push_back(std::none_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
-      return MatchesWildcard(pattern, parameter.name);
+    const std::vector<std::string>& spared = recipe_.optimizer.no_decay;
+    decay_.push_back(std::none_of(spared.begin(), spared.end(), [&](const std::string& selector) {
+      return model::IsSelected(selector, parameter);
     }));
   }
 }

@@ -193,7 +193,8 @@ def is_norm(name):
 
 
 def decays(name):
-    return not (name.endswith("norm.weight") or name.endswith(".bias") or name.endswith("embed_tokens.weight"))
+    is_embedding = re.search(r"(embed_tokens|embed_in|wte|wpe)\.weight$", name) is not None
+    return not (is_norm(name) or name.endswith(".bias") or is_embedding)
 
 
 def train(model, data):

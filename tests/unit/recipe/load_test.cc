@@ -94,22 +94,6 @@ TEST(LoadRecipe, AnOptimizerHasDefaultsOfItsOwn) {
   EXPECT_EQ(loaded.origin.at("optimizer.lr"), "--set");
 }
 
-// The patterns are names: those of a new family may be others, and nothing else would say so.
-TEST(LoadRecipe, NormsAndEmbeddingsOfEveryFamilyAreSparedDecayByDefault) {
-  for (const std::string& family : model::NamedFamilies()) {
-    const model::ParameterNames& names = *model::FindParameterNames(family);
-    const std::string layer = absl::StrCat(names.layers, "0.");
-    const std::vector<std::string> patterns = OptimizerConfig().no_decay;
-    for (const std::string& name : {std::string(names.embedding), layer + names.attention_norm,
-                                    layer + names.mlp_norm, std::string(names.final_norm)}) {
-      EXPECT_TRUE(
-          std::any_of(patterns.begin(), patterns.end(),
-                      [&](const std::string& pattern) { return MatchesWildcard(pattern, name + ".weight"); }))
-          << family << ": optimizer.no_decay spares no " << name;
-    }
-  }
-}
-
 TEST(LoadRecipe, SetIsReadByTheTypeOfTheField) {
   const Recipe recipe =
       MustLoad(kMinimal,

@@ -18,13 +18,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
-#include "base/wildcard.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/safetensors.h"
 #include "comm/communicator.h"
 #include "model/architecture.h"
 #include "model/config_json.h"
 #include "model/folder_form.h"
+#include "model/parameter_groups.h"
 #include "model/parameters.h"
 #include "parallel/executor.h"
 #include "recipe/recipe.h"
@@ -386,9 +386,9 @@ parallel::UpdateOptions Update(const layout::Ledger& ledger, int64_t step) {
   update.clip_norm = 1.0;
   update.update_number = step + 1;
   for (const model::Parameter& parameter : ledger.inventory()) {
-    const std::vector<std::string> patterns = recipe::OptimizerConfig().no_decay;
-    update.decay.push_back(std::none_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
-      return MatchesWildcard(pattern, parameter.name);
+    const std::vector<std::string> spared = recipe::OptimizerConfig().no_decay;
+    update.decay.push_back(std::none_of(spared.begin(), spared.end(), [&](const std::string& selector) {
+      return model::IsSelected(selector, parameter);
     }));
   }
   return update;
