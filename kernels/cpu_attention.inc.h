@@ -170,55 +170,78 @@ void TakeAlong(T* to, int64_t stride, const float* from, int64_t tokens, int64_t
 }
 
 // The scores of queries [first_query, first_query + queries) with keys [first_key, first_key + keys), in rows
-// of `stride` elements.
+// of `stride` elements. A query sees at most `window` keys.
 struct Tile {
   int64_t first_query, queries;
   int64_t first_key, keys;
+  int64_t window;
   int64_t stride;
 
-  bool IsFull() const { return first_key + keys <= first_query + 1; }
-  // Returns how many keys of the tile its query `row` sees.
-  int64_t Seen(int64_t row) const { return std::clamp<int64_t>(first_query + row + 1 - first_key, 0, keys); }
-  // Returns the tile's first query that sees key `column`.
+  bool IsFull() const {
+    return first_key + keys <= first_query + 1 && first_query + queries <= first_key + window;
+  }
+  // Return the tile's first key that its query `row` sees, and the end of these keys. Equal if it sees none.
+  int64_t FirstSeen(int64_t row) const {
+    return std::clamp<int64_t>(first_query + row + 1 - window - first_key, 0, keys);
+  }
+  int64_t EndSeen(int64_t row) const {
+    return std::clamp<int64_t>(first_query + row + 1 - first_key, 0, keys);
+  }
+  // Return the tile's first query that sees key `column`, and the end of these queries.
   int64_t FirstSeeing(int64_t column) const {
     return std::clamp<int64_t>(first_key + column - first_query, 0, queries);
   }
+  int64_t EndSeeing(int64_t column) const {
+    return std::clamp<int64_t>(first_key + column + window - first_query, 0, queries);
+  }
 
-  // Calls function(first row, number of rows, number of keys that the last row sees) for each strip.
+  // Calls function(first row, number of rows, first key, end of keys) for each strip that sees any keys. The
+  // keys are those that its queries see.
   template <typename Function>
   void ForStrips(const Function& function) const {
-    if (IsFull()) return function(0, queries, keys);
+    if (IsFull()) return function(0, queries, 0, keys);
     for (int64_t row = 0; row < queries; row += kAttentionStrip) {
       const int64_t rows = std::min(kAttentionStrip, queries - row);
-      const int64_t seen = Seen(row + rows - 1);
-      if (seen > 0) function(row, rows, seen);
+      const int64_t first = FirstSeen(row);
+      const int64_t end = EndSeen(row + rows - 1);
+      if (first < end) function(row, rows, first, end);
     }
   }
 };
 
+// Returns the last multiple of kAttentionLanes that is not after the first key that `query` sees.
+inline int64_t FirstTileKey(int64_t query, int64_t window) {
+  return std::max<int64_t>(query + 1 - window, 0) / kAttentionLanes * kAttentionLanes;
+}
+
 template <typename Function>
-void ForKeyTiles(int64_t first_query, int64_t queries, int64_t stride, const Function& function) {
+void ForKeyTiles(int64_t first_query, int64_t queries, int64_t window, int64_t stride,
+                 const Function& function) {
   const int64_t end = first_query + queries;
-  for (int64_t first_key = 0; first_key < end; first_key += kAttentionKeys) {
-    function(Tile{first_query, queries, first_key, std::min(kAttentionKeys, end - first_key), stride});
+  for (int64_t first_key = FirstTileKey(first_query, window); first_key < end; first_key += kAttentionKeys) {
+    function(
+        Tile{first_query, queries, first_key, std::min(kAttentionKeys, end - first_key), window, stride});
   }
 }
 
 // Computes scores [queries, stride], for each strip only those of the keys that it sees.
 inline void MultiplyByKeys(const Tile& tile, const float* rows, int64_t row_stride, const float* keys_across,
                            int64_t across_stride, int64_t head_dim, float* scores) {
-  tile.ForStrips([&](int64_t row, int64_t count, int64_t seen) {
-    Multiply({rows + row * row_stride, row_stride, 1}, keys_across + tile.first_key, across_stride,
-             scores + row * tile.stride, tile.stride, count, WholeLanes(seen), head_dim, /*add=*/false);
+  tile.ForStrips([&](int64_t row, int64_t count, int64_t first, int64_t end) {
+    const int64_t begin = first / kAttentionLanes * kAttentionLanes;
+    Multiply({rows + row * row_stride, row_stride, 1}, keys_across + tile.first_key + begin, across_stride,
+             scores + row * tile.stride + begin, tile.stride, count, WholeLanes(end) - begin, head_dim,
+             /*add=*/false);
   });
 }
 
 // Computes out [queries, padded head_dim] += scores x rows of tokens.
 inline void AddProductWithTokens(const Tile& tile, const float* scores, const float* tokens_along,
                                  int64_t padded, float* out) {
-  tile.ForStrips([&](int64_t row, int64_t count, int64_t seen) {
-    Multiply({scores + row * tile.stride, tile.stride, 1}, tokens_along + tile.first_key * padded, padded,
-             out + row * padded, padded, count, padded, seen, /*add=*/true);
+  tile.ForStrips([&](int64_t row, int64_t count, int64_t first, int64_t end) {
+    Multiply({scores + row * tile.stride + first, tile.stride, 1},
+             tokens_along + (tile.first_key + first) * padded, padded, out + row * padded, padded, count,
+             padded, end - first, /*add=*/true);
   });
 }
 
@@ -227,31 +250,50 @@ inline void AddProductWithQueries(const Tile& tile, const float* scores, const f
                                   int64_t padded, float* out) {
   const int64_t strip = tile.IsFull() ? tile.keys : kAttentionStrip;
   for (int64_t key = 0; key < tile.keys; key += strip) {
+    const int64_t count = std::min(strip, tile.keys - key);
     const int64_t first = tile.FirstSeeing(key);
-    if (first == tile.queries) break;
+    const int64_t end = tile.EndSeeing(key + count - 1);
+    if (first >= end) continue;
     Multiply({scores + first * tile.stride + key, 1, tile.stride}, queries_along + first * padded, padded,
-             out + (tile.first_key + key) * padded, padded, std::min(strip, tile.keys - key), padded,
-             tile.queries - first, /*add=*/true);
+             out + (tile.first_key + key) * padded, padded, count, padded, end - first, /*add=*/true);
   }
 }
+
+// The keys [first, end) of a tile that one query sees.
+struct Seen {
+  int64_t first, end;
+  int64_t first_vector() const { return first / kLanes * kLanes; }
+};
+inline Seen SeenBy(const Tile& tile, int64_t row) { return {tile.FirstSeen(row), tile.EndSeen(row)}; }
 
 // Calls function(column, elements of `row` from there, mask of the lanes that the query sees) for all vectors
 // with at least one such lane.
 template <typename Function>
-inline void ForVectors(const float* row, int64_t seen, const Function& function) {
-  for (int64_t column = 0; column < seen; column += kLanes) {
-    function(column, Load(row + column), kLaneNumbers < static_cast<int32_t>(seen - column));
+inline void ForVectors(const float* row, const Seen& seen, const Function& function) {
+  for (int64_t column = seen.first_vector(); column < seen.end; column += kLanes) {
+    Integers is_seen = kLaneNumbers < static_cast<int32_t>(seen.end - column);
+    if (column < seen.first) is_seen &= kLaneNumbers >= static_cast<int32_t>(seen.first - column);
+    function(column, Load(row + column), is_seen);
   }
 }
 
-inline void ZeroFrom(float* row, int64_t seen, int64_t stride) {
-  const int64_t first = (seen + kLanes - 1) / kLanes * kLanes;
-  std::fill(row + first, row + stride, 0.0f);
+// Zeroes the vectors in which the query sees no key.
+inline void ZeroUnseen(float* row, const Seen& seen, int64_t stride) {
+  std::fill(row, row + seen.first_vector(), 0.0f);
+  const int64_t end = (seen.end + kLanes - 1) / kLanes * kLanes;
+  std::fill(row + end, row + stride, 0.0f);
+}
+
+// Replaces scores by cap * tanh(score / cap).
+inline void CapRow(float* row, const Seen& seen, float cap) {
+  const float inverse = 1.0f / cap;
+  ForVectors(row, seen,
+             [&](int64_t column, Vector x, Integers) { Store(row + column, Tanh(x * inverse) * cap); });
 }
 
 // Replaces one row of scores by exp(score - maximum), and by 0 for keys that the query does not see. Updates
 // the running maximum and sum. Returns the factor that converts earlier sums to the new maximum.
-inline float SoftmaxRow(float* row, int64_t seen, int64_t stride, float& maximum, float& sum) {
+inline float SoftmaxRow(float* row, const Seen& seen, int64_t stride, float& maximum, float& sum) {
   Vector largest = Fill(-INFINITY);
   ForVectors(row, seen, [&](int64_t, Vector x, Integers is_seen) {
     x = is_seen ? x : Fill(-INFINITY);
@@ -266,7 +308,7 @@ inline float SoftmaxRow(float* row, int64_t seen, int64_t stride, float& maximum
     total += x;
     Store(row + column, x);
   });
-  ZeroFrom(row, seen, stride);
+  ZeroUnseen(row, seen, stride);
   const float worth = before == maximum ? 1.0f : Exp(before - maximum);
   sum = sum * worth + Sum(total);
   return worth;
@@ -276,11 +318,27 @@ inline void ScaleRow(float* row, int64_t count, float factor) {
   for (int64_t i = 0; i < count; i += kLanes) Store(row + i, Load(row + i) * factor);
 }
 
+// The largest number of keys that a query may see.
+inline int64_t WindowOf(const AttentionHeads& x) { return x.window > 0 ? x.window : x.tokens; }
+
+inline float ScaleOf(const AttentionHeads& x) {
+  return x.scale != 0 ? x.scale : 1.0f / std::sqrt(static_cast<float>(x.head_dim));
+}
+
 // Computes the output of queries [first_query, first_query + num_queries) of every head. The range begins and
 // ends at a tile's border.
 template <typename T>
-void Attention(const AttentionHeads& x, void* out_raw, float* lse, int64_t first_query, int64_t num_queries,
+void Attention(const AttentionHeads& all, void* out_raw, float* lse, int64_t first_query, int64_t num_queries,
                float* workspace) {
+  AttentionHeads x = all;
+  // Leaves out the keys that no query of the range sees: token `skipped` becomes the first.
+  const int64_t window = WindowOf(all);
+  const int64_t skipped = FirstTileKey(first_query, window);
+  for (const void** rows : {&x.queries, &x.keys, &x.values})
+    *rows = static_cast<const T*>(*rows) + skipped * x.qkv_stride;
+  out_raw = static_cast<T*>(out_raw) + skipped * x.out_stride;
+  lse += skipped;
+  first_query -= skipped;
   const int64_t d = x.head_dim;
   const int64_t padded = WholeLanes(d);
   const int64_t end = first_query + num_queries;  // no query of the range sees a later key
@@ -297,7 +355,7 @@ void Attention(const AttentionHeads& x, void* out_raw, float* lse, int64_t first
   float* const total = parts.Take(tile_rows);
   PutAcross(keys, static_cast<const T*>(x.keys), x.qkv_stride, end, d);
   PutAlong(values, static_cast<const T*>(x.values), x.qkv_stride, end, d, 1.0f);
-  const float scale = 1.0f / std::sqrt(static_cast<float>(d));
+  const float scale = ScaleOf(x);
   for (int64_t head = 0; head < x.heads; ++head) {
     for (int64_t first = first_query; first < end; first += kAttentionQueries) {
       const int64_t rows = std::min(kAttentionQueries, end - first);
@@ -306,12 +364,14 @@ void Attention(const AttentionHeads& x, void* out_raw, float* lse, int64_t first
       std::fill(sums, sums + rows * padded, 0.0f);
       std::fill(maximum, maximum + rows, -INFINITY);
       std::fill(total, total + rows, 0.0f);
-      ForKeyTiles(first, rows, stride, [&](const Tile& tile) {
+      const int64_t first_tile_key = FirstTileKey(first, window);
+      ForKeyTiles(first, rows, window, stride, [&](const Tile& tile) {
         MultiplyByKeys(tile, queries, padded, keys, across_stride, d, scores);
         for (int64_t row = 0; row < rows; ++row) {
-          const float worth =
-              SoftmaxRow(scores + row * stride, tile.Seen(row), stride, maximum[row], total[row]);
-          if (tile.first_key > 0 && worth != 1.0f) ScaleRow(sums + row * padded, padded, worth);
+          const Seen seen = SeenBy(tile, row);
+          if (x.softcap != 0) CapRow(scores + row * stride, seen, x.softcap);
+          const float worth = SoftmaxRow(scores + row * stride, seen, stride, maximum[row], total[row]);
+          if (tile.first_key > first_tile_key && worth != 1.0f) ScaleRow(sums + row * padded, padded, worth);
         }
         AddProductWithTokens(tile, scores, values, padded, sums);
       });
@@ -325,17 +385,22 @@ void Attention(const AttentionHeads& x, void* out_raw, float* lse, int64_t first
 }
 
 // Converts one row: scores become softmax weights, and dweights become the gradients of the scores. `dot` is
-// the dot product of the query's output and its gradient.
-inline void SoftmaxGradientRow(float* scores, float* dweights, int64_t seen, int64_t stride, float lse,
-                               float dot) {
+// the dot product of the query's output and its gradient. `cap` is used only if kCapped.
+template <bool kCapped>
+inline void SoftmaxGradientRow(float* scores, float* dweights, const Seen& seen, int64_t stride, float lse,
+                               float dot, float cap) {
+  const float inverse = kCapped ? 1.0f / cap : 0.0f;
   ForVectors(scores, seen, [&](int64_t column, Vector x, Integers is_seen) {
+    const Vector tanh = kCapped ? Tanh(x * inverse) : Vector{};
+    if constexpr (kCapped) x = tanh * cap;
     const Vector weight = is_seen ? Exp(x - lse) : Vector{};
     Store(scores + column, weight);
-    const Vector gradient = weight * (Load(dweights + column) - dot);
+    Vector gradient = weight * (Load(dweights + column) - dot);
+    if constexpr (kCapped) gradient *= 1.0f - tanh * tanh;
     Store(dweights + column, is_seen ? gradient : Vector{});
   });
-  ZeroFrom(scores, seen, stride);
-  ZeroFrom(dweights, seen, stride);
+  ZeroUnseen(scores, seen, stride);
+  ZeroUnseen(dweights, seen, stride);
 }
 
 template <typename T>
@@ -363,7 +428,9 @@ void AttentionBackward(const AttentionHeads& x, const void* out_raw, const float
   PutAlong(keys, static_cast<const T*>(x.keys), x.qkv_stride, x.tokens, d, 1.0f);
   std::fill(dkeys, dkeys + x.tokens * padded, 0.0f);
   std::fill(dvalues, dvalues + x.tokens * padded, 0.0f);
-  const float scale = 1.0f / std::sqrt(static_cast<float>(d));
+  const int64_t window = WindowOf(x);
+  const float scale = ScaleOf(x);
+  const auto softmax_gradient = x.softcap != 0 ? SoftmaxGradientRow<true> : SoftmaxGradientRow<false>;
   for (int64_t head = 0; head < x.heads; ++head) {
     for (int64_t first = 0; first < x.tokens; first += kAttentionQueries) {
       const int64_t rows = std::min(kAttentionQueries, x.tokens - first);
@@ -379,12 +446,12 @@ void AttentionBackward(const AttentionHeads& x, const void* out_raw, const float
         dot[row] = product;
       }
       std::fill(dqueries, dqueries + rows * padded, 0.0f);
-      ForKeyTiles(first, rows, stride, [&](const Tile& tile) {
+      ForKeyTiles(first, rows, window, stride, [&](const Tile& tile) {
         MultiplyByKeys(tile, queries, padded, keys_across, across_stride, d, weights);
         MultiplyByKeys(tile, dout, padded, values_across, across_stride, d, dscores);
         for (int64_t row = 0; row < rows; ++row) {
-          SoftmaxGradientRow(weights + row * stride, dscores + row * stride, tile.Seen(row), stride,
-                             lse[head * x.lse_stride + first + row], dot[row]);
+          softmax_gradient(weights + row * stride, dscores + row * stride, SeenBy(tile, row), stride,
+                           lse[head * x.lse_stride + first + row], dot[row], x.softcap);
         }
         AddProductWithTokens(tile, dscores, keys, padded, dqueries);
         AddProductWithQueries(tile, dscores, queries, padded, dkeys);

@@ -82,17 +82,20 @@ inline Value Exp(Value x) {
 // fp64 does not have to be fast.
 inline double Exp(double x) { return std::exp(x); }
 
-// tanh with a relative error below 4e-7. Near 0 it is a polynomial in x^2 that was fitted to tanh(x) / x.
-inline float Tanh(float x) {
-  const float a = x < 0.0f ? -x : x;
-  const float z = x * x;
-  float p = -5.652355259e-3f;
+// tanh of a float or of a vector, with a relative error below 4e-7. Near 0 it is a polynomial in x^2 that was
+// fitted to tanh(x) / x.
+template <typename Value>
+inline Value Tanh(Value x) {
+  const Value zero = {};
+  const Value a = x < 0.0f ? -x : x;
+  const Value z = x * x;
+  Value p = zero - 5.652355259e-3f;
   p = p * z + 2.058348897e-2f;
   p = p * z - 5.371848498e-2f;
   p = p * z + 0.1333109113f;
   p = p * z - 0.3333325872f;
   p = p * z + 1.0f;
-  const float far = 1.0f - 2.0f / (Exp(2.0f * a) + 1.0f);
+  const Value far = 1.0f - 2.0f / (Exp(2.0f * a) + 1.0f);
   return a < 0.625f ? p * x : (x < 0.0f ? -far : far);
 }
 inline double Tanh(double x) { return std::tanh(x); }

@@ -46,11 +46,14 @@ int64_t ScoreTilesTemp(const Segment& segment, const AttentionAttributes& a, boo
   return (backward ? 4 : 2) * n * a.head_dim * AccumulatorBytes(segment) + 3 * scores;
 }
 
+bool RunsFlash(const Segment& segment, const AttentionAttributes& a) {
+  return segment.on_device && SupportsFlashAttention(segment.dtype, a.head_dim, a.softcap);
+}
+
 int64_t TempBytes(const Segment& segment, const AttentionAttributes& attributes, bool backward) {
   if (!segment.on_device && segment.dtype != DType::kF64) return CpuTemp(segment, attributes, backward);
-  return SupportsFlashAttention(segment.dtype, attributes.head_dim)
-             ? FlashTemp(segment, attributes, backward)
-             : ScoreTilesTemp(segment, attributes, backward);
+  return RunsFlash(segment, attributes) ? FlashTemp(segment, attributes, backward)
+                                        : ScoreTilesTemp(segment, attributes, backward);
 }
 
 void Complete(Segment& segment, Operator& op, const std::string& name) {
@@ -67,7 +70,8 @@ void Complete(Segment& segment, Operator& op, const std::string& name) {
 // Adds the work of lib/nn/attention_reference.cc: fp32 products that form or use scores, and the passes over
 // the scores between these products.
 void AddScoreProducts(const Segment& segment, const AttentionAttributes& a, bool backward, Work& work) {
-  const double keys = (static_cast<double>(segment.shape.seq_len) + 1) / 2;  // mean number of visible keys
+  const double keys =
+      MeanVisibleKeys(static_cast<double>(segment.shape.seq_len), static_cast<double>(a.window));
   const int64_t group = a.heads / a.kv_heads;
   const double rows = static_cast<double>(segment.shape.seq_len * group);
   const double head_dim = static_cast<double>(a.head_dim);
@@ -78,17 +82,19 @@ void AddScoreProducts(const Segment& segment, const AttentionAttributes& a, bool
                    {{DType::kF32, rows, keys, head_dim, kFp32Bytes}, from_scores * calls}};
   // The forward reads and writes the scores four times (scale, mask, subtract the log-sum, exponentiate) and
   // reads them once for the sum. Instead of the sum, the backward subtracts the row's product, multiplies by
-  // the weights and scales.
-  const double passes = backward ? 14 : 9;
+  // the weights and scales. A soft cap reads and writes the scores twice more (tanh, scale), and its gradient
+  // reads two tiles and writes one.
+  const double passes = (backward ? 14 : 9) + (a.softcap == 0 ? 0 : backward ? 7 : 4);
   work[Resource::kMovedBytes] += calls * rows * keys * passes * kFp32Bytes;
 }
 
 void AddDeviceKernels(const Segment& segment, const AttentionAttributes& a, bool backward, Work& work) {
-  if (!SupportsFlashAttention(segment.dtype, a.head_dim)) return AddScoreProducts(segment, a, backward, work);
+  if (!RunsFlash(segment, a)) return AddScoreProducts(segment, a, backward, work);
   work.attention = {{{.tokens = Tokens(segment),
                       .seq_len = static_cast<double>(segment.shape.seq_len),
                       .heads = static_cast<double>(a.heads),
                       .head_dim = static_cast<double>(a.head_dim),
+                      .window = static_cast<double>(a.window < segment.shape.seq_len ? a.window : 0),
                       .backward = backward}}};
 }
 
@@ -96,54 +102,66 @@ void AddDeviceKernels(const Segment& segment, const AttentionAttributes& a, bool
 // thread gets whole heads or, in the forward, whole parts of a head's queries. All threads wait for the one
 // with the most work.
 Work KernelWork(const Segment& segment, const Operator& op, bool backward) {
-  const auto& [num_heads, kv_heads, head_dim, scale, window, softcap] = op.As<AttentionAttributes>();
+  const auto& attributes = op.As<AttentionAttributes>();
   const MicroBatchShape& shape = segment.shape;
   const int64_t threads = segment.threads;
-  const int64_t dealt = shape.batch * kv_heads;
+  const int64_t dealt = shape.batch * attributes.kv_heads;
   const int64_t tasks = dealt * (backward ? 1 : AttentionCuts(dealt, threads));
   const int64_t rounds = (tasks + threads - 1) / threads;
   const double wait = static_cast<double>(rounds * threads) / static_cast<double>(tasks);
   const double products = backward ? 5 : 2;
-  const double heads = static_cast<double>(shape.batch * num_heads) * wait * products;
-  const double scores = static_cast<double>(ScoresComputed(shape.seq_len));
+  const double heads = static_cast<double>(shape.batch * attributes.heads) * wait * products;
+  const double scores = static_cast<double>(ScoresComputed(shape.seq_len, attributes.window));
   Work work;
   work[backward ? Resource::kAttentionBackwardFlops : Resource::kAttentionFlops] =
-      heads * 2 * scores * static_cast<double>(head_dim);
+      heads * 2 * scores * static_cast<double>(attributes.head_dim);
   work[Resource::kAttentionTiles] =
       heads * scores / static_cast<double>(kernels::kAttentionQueries * kernels::kAttentionKeys);
-  const bool by_head = segment.on_device && !SupportsFlashAttention(segment.dtype, head_dim);
-  work[Resource::kOperators] = by_head ? static_cast<double>(kv_heads) : 1;
-  if (segment.on_device) AddDeviceKernels(segment, op.As<AttentionAttributes>(), backward, work);
+  const bool by_head = segment.on_device && !RunsFlash(segment, attributes);
+  work[Resource::kOperators] = by_head ? static_cast<double>(attributes.kv_heads) : 1;
+  if (segment.on_device) AddDeviceKernels(segment, attributes, backward, work);
   return work;
 }
 
 Work WorkOfPass(const Segment& segment, const Operator& op, Pass pass, bool accumulate) {
   if (pass == Pass::kForward) return KernelWork(segment, op, /*backward=*/false);
-  const auto& [heads, kv_heads, head_dim, scale, window, softcap] = op.As<AttentionAttributes>();
+  const auto& a = op.As<AttentionAttributes>();
   Work work = KernelWork(segment, op, /*backward=*/true);
-  const bool joins = segment.on_device && SupportsFlashAttention(segment.dtype, head_dim);
-  if (joins || op.with_previous.Has(pass))
-    work += PassOverRows(segment, op, 2 * static_cast<double>((heads + 2 * kv_heads) * head_dim));
+  if (RunsFlash(segment, a) || op.with_previous.Has(pass))  // joins the gradients, or rotates them back
+    work += PassOverRows(segment, op, 2 * static_cast<double>((a.heads + 2 * a.kv_heads) * a.head_dim));
   return work;
 }
 
 }  // namespace
 
-int64_t ScoresComputed(int64_t seq_len) {
+double MeanVisibleKeys(double seq_len, double window) {
+  if (window == 0 || window >= seq_len) return (seq_len + 1) / 2;
+  // The first `window` queries see (window + 1) / 2 keys on average, the others `window`.
+  return window - window * (window - 1) / (2 * seq_len);
+}
+
+int64_t ScoresComputed(int64_t seq_len, int64_t window) {
   constexpr int64_t kTile = kernels::kAttentionQueries;
-  static_assert(kernels::WholeLanes(kTile) == kTile);
-  // Scores of a tile's first `rows` queries. All of them see the `before` keys, a whole number of tiles.
-  const auto of_tile = [](int64_t before, int64_t rows) {
+  constexpr int64_t kLanes = kernels::kAttentionLanes;
+  static_assert(kernels::WholeLanes(kTile) == kTile && kTile % kernels::kAttentionStrip == 0);
+  const int64_t limit = window == 0 ? seq_len : window;
+  // Scores of a tile's first `rows` queries. The tile is number `tile` of those of kTile queries.
+  const auto of_tile = [limit](int64_t tile, int64_t rows) {
     int64_t scores = 0;
-    for (int64_t first = 0; first < rows; first += kernels::kAttentionStrip) {
-      const int64_t end = std::min(first + kernels::kAttentionStrip, rows);
-      scores += (end - first) * (before + kernels::WholeLanes(end));
+    for (int64_t first = tile * kTile; first < tile * kTile + rows; first += kernels::kAttentionStrip) {
+      const int64_t end = std::min(first + kernels::kAttentionStrip, tile * kTile + rows);
+      const int64_t first_key = std::max<int64_t>(first + 1 - limit, 0) / kLanes * kLanes;
+      scores += (end - first) * (kernels::WholeLanes(end) - first_key);
     }
     return scores;
   };
+  // The queries of the first tiles see all earlier keys, those of the last ones a window of keys. At most one
+  // whole tile lies between.
   const int64_t tiles = seq_len / kTile;
-  return tiles * of_tile(0, kTile) + kTile * kTile * (tiles * (tiles - 1) / 2) +
-         of_tile(tiles * kTile, seq_len % kTile);
+  const int64_t whole = std::min(tiles, limit / kTile);
+  int64_t scores = whole * of_tile(0, kTile) + kTile * kTile * (whole * (whole - 1) / 2);
+  if (whole < tiles) scores += of_tile(whole, kTile) + (tiles - whole - 1) * of_tile(whole + 1, kTile);
+  return scores + of_tile(tiles, seq_len % kTile);
 }
 
 int64_t AttentionCuts(int64_t num_heads, int64_t threads) {
@@ -151,8 +169,8 @@ int64_t AttentionCuts(int64_t num_heads, int64_t threads) {
   return threads == 1 ? 1 : (kTasksOfAThread * threads + num_heads - 1) / num_heads;
 }
 
-bool SupportsFlashAttention(DType dtype, int64_t head_dim) {
-  return dtype == DType::kBF16 && head_dim % 8 == 0 && head_dim <= 256;
+bool SupportsFlashAttention(DType dtype, int64_t head_dim, double softcap) {
+  return dtype == DType::kBF16 && head_dim % 8 == 0 && head_dim <= 256 && softcap == 0;
 }
 
 constinit const OperatorEntry kAttentionOperator = {

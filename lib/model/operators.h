@@ -236,14 +236,17 @@ std::string TensorExchangeName(const Segment& segment, const Operator& op, Pass 
 std::string LossExchangeName(int64_t first_row);
 
 // Returns whether a device runs attention as one fused kernel over packed documents (LibTorch's flash
-// attention). Otherwise, the device computes fp32 scores in tiles of at most kScoreTileBytes.
-bool SupportsFlashAttention(DType dtype, int64_t head_dim);
+// attention, which has no soft cap). Otherwise, the device computes fp32 scores in tiles of at most
+// kScoreTileBytes.
+bool SupportsFlashAttention(DType dtype, int64_t head_dim, double softcap);
 inline constexpr int64_t kScoreTileBytes = int64_t{16} << 20;
 
+// Returns the number of keys that a query sees on average. `window` is that of AttentionAttributes.
+double MeanVisibleKeys(double seq_len, double window);
 // Returns the number of scores that the CPU attention kernel computes per head and sequence. The kernel
-// processes a strip of queries at a time. For each strip, it computes the scores of all keys that the last
-// query attends to, rounded up to whole vectors.
-int64_t ScoresComputed(int64_t seq_len);
+// processes a strip of queries at a time. For each strip, it computes the scores of all keys from the first
+// that the first query sees to the last that the last query sees, in whole vectors.
+int64_t ScoresComputed(int64_t seq_len, int64_t window);
 // Returns the number of parts into which the CPU attention kernel splits the queries of each head, to balance
 // the load of the threads. `num_heads` is the number of key-value heads in all documents together. Applies
 // only to the forward. The backward does not split heads, because it sums the gradients of a head's keys in

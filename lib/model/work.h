@@ -54,6 +54,7 @@ struct AttentionKernel {
   double seq_len = 0;
   double heads = 0;
   double head_dim = 0;
+  double window = 0;  // number of keys that a query sees at most; 0 if the sequence is not longer
   bool backward = false;
   bool operator==(const AttentionKernel&) const = default;
 };

@@ -42,6 +42,18 @@ void TurnBack(const AttentionShape& shape, const Rotation& rotation, at::Tensor&
 
 }  // namespace
 
+AttentionShape AttentionShapeOf(const model::MicroBatchShape& micro_batch,
+                                const model::AttentionAttributes& op) {
+  return {.batch = micro_batch.batch,
+          .seq_len = micro_batch.seq_len,
+          .heads = op.heads,
+          .kv_heads = op.kv_heads,
+          .head_dim = op.head_dim,
+          .scale = op.scale,
+          .window = op.window,
+          .softcap = op.softcap};
+}
+
 void AttentionForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
                       at::Tensor& out, at::Tensor& lse) {
   if (CpuServes(qkv)) return CpuAttentionForward(shape, qkv, view, out, lse);

@@ -27,10 +27,18 @@ struct AttentionShape {
   int64_t heads = 0;
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
-  double scale = 0;  // these three as in model::AttentionAttributes
+  // The next three are defined in model::AttentionAttributes.
+  double scale = 0;
   int64_t window = 0;
   double softcap = 0;
+
+  // Whether `window` hides a key from any query of a sequence of `tokens` tokens.
+  bool LimitsKeys(int64_t tokens) const { return window > 0 && window < tokens; }
 };
+
+// Returns the shape for one operator on a micro-batch.
+AttentionShape AttentionShapeOf(const model::MicroBatchShape& micro_batch,
+                                const model::AttentionAttributes& op);
 
 // Each tensor is [n, heads, head_dim]; k and v have kv_heads heads.
 struct QueryKeyValue {
@@ -75,7 +83,8 @@ void CpuAttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, co
 
 // Attention that forms score matrices, for devices and element types without a fused kernel, and as the
 // reference in tests. It works on one tile of scores of one kv head at a time. A tile has as many queries as
-// fit into `tile_bytes`, but at least one. Up to two more temporaries of a tile's size exist at a time.
+// fit into `tile_bytes`, but at least one, and the keys that any of them sees. Up to two more temporaries of
+// a tile's size exist at a time.
 void ReferenceAttentionForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
                                at::Tensor& out, at::Tensor& lse, int64_t tile_bytes = model::kScoreTileBytes);
 void ReferenceAttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
@@ -83,16 +92,16 @@ void ReferenceAttentionBackward(const AttentionShape& shape, const at::Tensor& q
                                 at::Tensor& dqkv, int64_t tile_bytes = model::kScoreTileBytes);
 
 // cuDNN's attention, for bf16 on CUDA. It requires one document per sequence, a head_dim of at most 128 and a
-// seq_len that is a multiple of 64. It is not used if deterministic algorithms are requested or
-// UseCudnnAttention(false) was called (time_attention.h). Forward replaces `out` and `lse` by its results;
-// lse has cuDNN's element order.
+// seq_len that is a multiple of 64. It supports no soft cap and no window that is shorter than the sequence.
+// It is not used if deterministic algorithms are requested or UseCudnnAttention(false) was called
+// (time_attention.h). Forward replaces `out` and `lse` by its results; lse has cuDNN's element order.
 bool CudnnServes(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view);
 void CudnnForward(const AttentionShape& shape, const at::Tensor& qkv, at::Tensor& out, at::Tensor& lse);
 QueryKeyValue CudnnBackward(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& out,
                             const at::Tensor& lse, const at::Tensor& dout);
 
-// Flash attention (Dao 2023) over packed documents, for bf16 on CUDA and the head sizes of
-// model::SupportsFlashAttention. Forward replaces `out` and `lse` by its results.
+// Flash attention (Dao 2023) over packed documents, for bf16 on CUDA if model::SupportsFlashAttention is
+// true. Forward replaces `out` and `lse` by its results.
 bool FlashServes(const AttentionShape& shape, const at::Tensor& qkv);
 void FlashForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view, at::Tensor& out,
                   at::Tensor& lse);

@@ -22,7 +22,11 @@ struct Task {
   int64_t kv_head = 0;
   int64_t first_query = 0;  // within the document
   int64_t num_queries = 0;
-  int64_t scores() const { return num_queries * (2 * first_query + num_queries); }
+  // Twice the number of scores, approximately.
+  int64_t scores(int64_t window) const {
+    const int64_t keys = 2 * first_query + num_queries;
+    return num_queries * (window > 0 ? std::min(keys, 2 * window) : keys);
+  }
 };
 
 // Each document and head whole, or, where there are too few for the threads, cut between tiles of queries.
@@ -55,8 +59,9 @@ std::vector<Task> CutTasks(const AttentionShape& shape, const int32_t* document,
 // Calls function(task, workspace of its thread) for all, the largest first.
 template <typename Function>
 void ForTasks(std::vector<Task> tasks, const AttentionShape& shape, bool backward, const Function& function) {
-  std::stable_sort(tasks.begin(), tasks.end(),
-                   [](const Task& a, const Task& b) { return a.scores() > b.scores(); });
+  std::stable_sort(tasks.begin(), tasks.end(), [&](const Task& a, const Task& b) {
+    return a.scores(shape.window) > b.scores(shape.window);
+  });
   const int64_t threads = at::get_num_threads();
   const int64_t each = kernels::AttentionWorkspace(shape.seq_len, shape.head_dim, backward);
   const at::Tensor workspace = at::empty({threads * each}, at::kFloat);
@@ -106,7 +111,10 @@ class Heads {
             .lse_stride = lse_stride(),
             .queries = Queries(qkv, task),
             .keys = Keys(qkv, task),
-            .values = Values(qkv, task)};
+            .values = Values(qkv, task),
+            .scale = static_cast<float>(shape_.scale),
+            .window = shape_.window,
+            .softcap = static_cast<float>(shape_.softcap)};
   }
 
  private:

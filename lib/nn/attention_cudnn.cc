@@ -26,9 +26,10 @@ at::Tensor ByToken(const AttentionShape& shape, const at::Tensor& x) {
 
 bool CudnnServes(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view) {
   constexpr int64_t kLargestHead = 128, kTokensOfTile = 64;
-  return FlashServes(shape, qkv) && shape.head_dim <= kLargestHead && shape.seq_len % kTokensOfTile == 0 &&
-         view.longest_document == shape.seq_len && view.document_offsets.size(0) == shape.batch + 1 &&
-         !at::globalContext().deterministicAlgorithms() && at::globalContext().userEnabledCuDNNSDP();
+  return FlashServes(shape, qkv) && !shape.LimitsKeys(shape.seq_len) && shape.head_dim <= kLargestHead &&
+         shape.seq_len % kTokensOfTile == 0 && view.longest_document == shape.seq_len &&
+         view.document_offsets.size(0) == shape.batch + 1 && !at::globalContext().deterministicAlgorithms() &&
+         at::globalContext().userEnabledCuDNNSDP();
 }
 
 void CudnnForward(const AttentionShape& shape, const at::Tensor& qkv, at::Tensor& out, at::Tensor& lse) {
@@ -36,7 +37,7 @@ void CudnnForward(const AttentionShape& shape, const at::Tensor& qkv, at::Tensor
   const auto result = at::_scaled_dot_product_cudnn_attention(
       BySequence(shape, x.q), BySequence(shape, x.k), BySequence(shape, x.v), /*attn_bias=*/{},
       /*compute_log_sumexp=*/true, /*dropout_p=*/0.0, /*is_causal=*/true,
-      /*return_debug_mask=*/false);
+      /*return_debug_mask=*/false, GivenScale(shape));
   out = std::get<0>(result).transpose(1, 2).reshape_as(out);
   lse = std::get<1>(result).view_as(lse);  // [batch, heads, seq, 1]
 }
@@ -50,7 +51,7 @@ QueryKeyValue CudnnBackward(const AttentionShape& shape, const at::Tensor& qkv, 
       BySequence(shape, dout), BySequence(shape, x.q), BySequence(shape, x.k), BySequence(shape, x.v),
       BySequence(shape, out), lse.view({shape.batch, shape.heads, shape.seq_len, 1}), unused, unused,
       /*attn_bias=*/{}, /*cum_seq_q=*/{}, /*cum_seq_k=*/{}, shape.seq_len, shape.seq_len,
-      /*dropout_p=*/0.0, /*is_causal=*/true);
+      /*dropout_p=*/0.0, /*is_causal=*/true, GivenScale(shape));
   return {ByToken(shape, dq), ByToken(shape, dk), ByToken(shape, dv)};
 }
 

@@ -4,6 +4,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <optional>
+
 #include "nn/attention.h"
 #include "nn/attention_views.h"
 
@@ -12,6 +14,17 @@ namespace {
 
 at::Tensor OutputHeads(const AttentionShape& shape, const at::Tensor& out) {
   return out.view({shape.batch * shape.seq_len, shape.heads, shape.head_dim});
+}
+
+// Numbers of keys before and after a query's own that it sees; empty if there is no limit.
+struct Window {
+  std::optional<int64_t> before, after;
+};
+
+// A window that hides no key of any document is left out, so that it does not select another kernel.
+Window WindowOf(const AttentionShape& shape, const TokenView& view) {
+  if (!shape.LimitsKeys(view.longest_document)) return {};
+  return {.before = shape.window - 1, .after = 0};
 }
 
 // Whether LibTorch, or a plugin, brings it for the tensor's device; where it does it brings cuDNN's too.
@@ -27,15 +40,18 @@ bool IsThereFor(const at::Tensor& x) {
 
 bool FlashServes(const AttentionShape& shape, const at::Tensor& qkv) {
   const DType dtype = qkv.scalar_type() == at::kBFloat16 ? DType::kBF16 : DType::kF32;
-  return !qkv.is_cpu() && model::SupportsFlashAttention(dtype, shape.head_dim) && IsThereFor(qkv);
+  return !qkv.is_cpu() && model::SupportsFlashAttention(dtype, shape.head_dim, shape.softcap) &&
+         IsThereFor(qkv);
 }
 
 void FlashForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view, at::Tensor& out,
                   at::Tensor& lse) {
   const QueryKeyValue x = SplitHeads(shape, qkv);
+  const Window window = WindowOf(shape, view);
   const auto result = at::_flash_attention_forward(
       x.q, x.k, x.v, view.document_offsets, view.document_offsets, view.longest_document,
-      view.longest_document, /*dropout_p=*/0.0, /*is_causal=*/true, /*return_debug_mask=*/false);
+      view.longest_document, /*dropout_p=*/0.0, /*is_causal=*/true, /*return_debug_mask=*/false,
+      GivenScale(shape), window.before, window.after);
   out = std::get<0>(result).view_as(out);
   lse = std::get<1>(result).view_as(lse);  // [heads, n]
 }
@@ -43,12 +59,13 @@ void FlashForward(const AttentionShape& shape, const at::Tensor& qkv, const Toke
 QueryKeyValue FlashBackward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
                             const at::Tensor& out, const at::Tensor& lse, const at::Tensor& dout) {
   const QueryKeyValue x = SplitHeads(shape, qkv);
+  const Window window = WindowOf(shape, view);
   // Without dropout no random state is read; the call wants tensors all the same.
   const at::Tensor unused = at::empty({2}, qkv.options().dtype(at::kUInt64));
   const auto [dq, dk, dv] = at::_flash_attention_backward(
       OutputHeads(shape, dout), x.q, x.k, x.v, OutputHeads(shape, out), lse, view.document_offsets,
       view.document_offsets, view.longest_document, view.longest_document, /*dropout_p=*/0.0,
-      /*is_causal=*/true, unused, unused);
+      /*is_causal=*/true, unused, unused, GivenScale(shape), window.before, window.after);
   return {dq, dk, dv};
 }
 

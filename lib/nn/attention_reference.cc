@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cmath>
+#include <utility>
 
 #include "nn/attention.h"
 #include "nn/attention_views.h"
@@ -12,16 +12,16 @@
 namespace trainctl::nn {
 namespace {
 
-double ScaleOf(const AttentionShape& shape) { return 1.0 / std::sqrt(static_cast<double>(shape.head_dim)); }
-
-// Queries [begin, begin + count) of a piece; they see the keys [0, begin + count).
+// Queries [begin, begin + count) of a piece, and the keys [first_key, begin + count) that they see.
 struct Tile {
   int64_t begin = 0;
   int64_t count = 0;
-  int64_t num_keys() const { return begin + count; }
+  int64_t first_key = 0;
 
   at::Tensor Rows(const at::Tensor& heads) const { return heads.narrow(2, begin, count); }
-  at::Tensor Seen(const at::Tensor& heads) const { return heads.narrow(2, 0, num_keys()); }
+  at::Tensor Seen(const at::Tensor& heads) const {
+    return heads.narrow(2, first_key, begin + count - first_key);
+  }
 };
 
 // Tiles whose scores of one kv head have at most `tile_bytes`, or one query each.
@@ -33,18 +33,29 @@ std::vector<Tile> CutQueries(const AttentionShape& shape, const Piece& piece, co
   const int64_t queries = std::clamp<int64_t>(tile_bytes / bytes_per_query, 1, piece.count);
   std::vector<Tile> tiles;
   for (int64_t begin = 0; begin < piece.count; begin += queries) {
-    tiles.push_back({begin, std::min(queries, piece.count - begin)});
+    const int64_t first_key = shape.window > 0 ? std::max<int64_t>(begin + 1 - shape.window, 0) : 0;
+    tiles.push_back({begin, std::min(queries, piece.count - begin), first_key});
   }
   return tiles;
 }
 
-// Scaled scores [sequences, group, queries, keys]; a key after the query has -infinity.
+// Returns the scaled and capped scores [sequences, group, queries, keys], -infinity for keys that the query
+// does not see. If there is a soft cap and `tanh` is not null, sets it to the capped scores over the cap.
 at::Tensor MaskedScores(const AttentionShape& shape, const Tile& tile, const at::Tensor& q,
-                        const at::Tensor& k) {
-  at::Tensor scores = at::matmul(q, k.transpose(2, 3)).mul_(ScaleOf(shape));
-  const at::Tensor later =
-      at::ones({tile.count, tile.num_keys()}, q.options().dtype(at::kBool)).triu_(tile.begin + 1);
-  return scores.masked_fill_(later, -INFINITY);
+                        const at::Tensor& k, at::Tensor* tanh = nullptr) {
+  at::Tensor scores = at::matmul(q, k.transpose(2, 3));
+  if (shape.softcap == 0) {
+    scores.mul_(ScaleOf(shape));
+  } else {
+    scores.mul_(ScaleOf(shape) / shape.softcap).tanh_();
+    if (tanh == nullptr) {
+      scores.mul_(shape.softcap);
+    } else {
+      *tanh = std::exchange(scores, scores.mul(shape.softcap));
+    }
+  }
+  HideKeys(shape.window, tile.begin - tile.first_key, scores);
+  return scores;
 }
 
 }  // namespace
@@ -84,10 +95,12 @@ void ReferenceAttentionBackward(const AttentionShape& shape, const at::Tensor& q
         const at::Tensor v = tile.Seen(views.Shared(values));
         const at::Tensor dy = tile.Rows(views.Output(dout)).to(AccumulatorOf(qkv.scalar_type()));
         const at::Tensor row_lse = tile.Rows(views.Lse(lse)).unsqueeze(3);
-        const at::Tensor weights = MaskedScores(shape, tile, q, k).sub_(row_lse).exp_();
+        at::Tensor tanh;
+        const at::Tensor weights = MaskedScores(shape, tile, q, k, &tanh).sub_(row_lse).exp_();
         const at::Tensor row_dot = dy.mul(tile.Rows(views.Output(out))).sum(/*dim=*/{3}, /*keepdim=*/true);
-        const at::Tensor dscores =
-            at::matmul(dy, v.transpose(2, 3)).sub_(row_dot).mul_(weights).mul_(ScaleOf(shape));
+        at::Tensor dscores = at::matmul(dy, v.transpose(2, 3)).sub_(row_dot).mul_(weights);
+        if (tanh.defined()) at::tanh_backward_out(dscores, dscores, std::exchange(tanh, {}));
+        dscores.mul_(ScaleOf(shape));
         tile.Rows(views.Queries(dqkv)).copy_(at::matmul(dscores, k));
         tile.Seen(dkeys).add_(at::matmul(dscores.transpose(2, 3), q).sum(/*dim=*/{1}, /*keepdim=*/true));
         tile.Seen(dvalues).add_(at::matmul(weights.transpose(2, 3), dy).sum(/*dim=*/{1}, /*keepdim=*/true));

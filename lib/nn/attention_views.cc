@@ -1,5 +1,7 @@
 #include "nn/attention_views.h"
 
+#include <cmath>
+
 namespace trainctl::nn {
 
 std::vector<Piece> CutDocuments(const AttentionShape& shape, const int32_t* document) {
@@ -25,6 +27,18 @@ std::vector<Piece> CutDocuments(const AttentionShape& shape, const int32_t* docu
     }
   }
   return pieces;
+}
+
+double ScaleOf(const AttentionShape& shape) {
+  return shape.scale != 0 ? shape.scale : 1.0 / std::sqrt(static_cast<double>(shape.head_dim));
+}
+
+void HideKeys(int64_t window, int64_t first_query, at::Tensor& scores) {
+  const int64_t queries = scores.size(-2);
+  const auto all = [&] { return at::ones({queries, scores.size(-1)}, scores.options().dtype(at::kBool)); };
+  scores.masked_fill_(all().triu_(first_query + 1), -INFINITY);
+  if (window > 0 && first_query + queries > window)
+    scores.masked_fill_(all().tril_(first_query - window), -INFINITY);
 }
 
 }  // namespace trainctl::nn

@@ -1,9 +1,10 @@
 // Views of a fused qkv activation as attention needs them: cut into documents, one kv head at a time. No view
-// copies elements.
+// copies elements. Also the parts of the definition of attention that several implementations share.
 #pragma once
 
 #include <ATen/ATen.h>
 
+#include <optional>
 #include <vector>
 
 #include "nn/attention.h"
@@ -62,6 +63,17 @@ class HeadViews {
   int64_t kv_head_;
   int64_t group_;
 };
+
+// Returns the factor of the scores if it is not 1 / sqrt(head_dim), the default of LibTorch's kernels.
+inline std::optional<double> GivenScale(const AttentionShape& shape) {
+  return shape.scale == 0 ? std::nullopt : std::optional(shape.scale);
+}
+// Returns the factor of the scores.
+double ScaleOf(const AttentionShape& shape);
+
+// Sets the scores [..., queries, keys] of the keys that a query does not see to -infinity. The first query is
+// at the position of key `first_query`.
+void HideKeys(int64_t window, int64_t first_query, at::Tensor& scores);
 
 // Returns views of the queries, keys and values in qkv [n, (heads + 2 * kv_heads) * head_dim].
 inline QueryKeyValue SplitHeads(const AttentionShape& shape, const at::Tensor& qkv) {

@@ -7,9 +7,7 @@ namespace trainctl::nn {
 namespace {
 
 AttentionShape ShapeOf(const SegmentRun& run, const model::Operator& op) {
-  const auto& [heads, kv_heads, head_dim, scale, window, softcap] = op.As<model::AttentionAttributes>();
-  const model::MicroBatchShape& shape = run.segment().shape;
-  return {shape.batch, shape.seq_len, heads, kv_heads, head_dim, scale, window, softcap};
+  return AttentionShapeOf(run.segment().shape, op.As<model::AttentionAttributes>());
 }
 
 void Forward(SegmentRun& run, const model::Operator& op) {

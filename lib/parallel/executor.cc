@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <numeric>
@@ -39,6 +40,19 @@ int64_t CountTargets(absl::Span<const nn::TokenView> micro_batches, int64_t toke
   int64_t count = 0;
   for (const nn::TokenView& view : micro_batches) count += CountMasked(view.loss_mask, tokens);
   return count;
+}
+
+// Whether a device runs attention as one kernel in every block.
+bool IsAttentionFused(const model::Graph& graph) {
+  const auto is_fused = [](const model::Segment& segment, const model::Operator& op) {
+    if (op.kind != model::OpKind::kAttention) return true;
+    const auto& attributes = op.As<model::AttentionAttributes>();
+    return model::SupportsFlashAttention(segment.dtype, attributes.head_dim, attributes.softcap);
+  };
+  return std::all_of(graph.kinds.begin(), graph.kinds.end(), [&](const model::Segment& segment) {
+    return std::all_of(segment.operators.begin(), segment.operators.end(),
+                       [&](const model::Operator& op) { return is_fused(segment, op); });
+  });
 }
 
 }  // namespace
@@ -642,12 +656,7 @@ class Executor::Pass {
 
 Executor::Executor(const model::Architecture& spec, ShardedState& state, Groups& groups,
                    const schedule::BuildOptions& options)
-    : spec_(spec),
-      device_(state.device()),
-      state_(state),
-      groups_(groups),
-      options_(options),
-      events_(device_) {
+    : device_(state.device()), state_(state), groups_(groups), options_(options), events_(device_) {
   for (const layout::Reduction& reduction : state.ledger().Reductions()) sums_.insert(reduction.name);
   {
     const device::ScopedMemoryTag tag(device_, MemoryTag(schedule::Category::kBuffers));
@@ -709,8 +718,7 @@ bool Executor::DropGraph() {
 bool Executor::MayUseGraph(absl::Span<const nn::TokenView> micro_batches, const UpdateOptions& update) const {
   return report_no_graph_ != nullptr && update.apply && !hook_ && !span_hook_ && !checks_ && !hash_next_ &&
          state_.ledger().mesh().world_size() == 1 && device::Graph::IsThereFor(device_) &&
-         model::SupportsFlashAttention(state_.compute_dtype(), AttentionOf(spec_).head_dim) &&
-         nn::AreWholeSequences(micro_batches, options_.shape()) &&
+         IsAttentionFused(*model_) && nn::AreWholeSequences(micro_batches, options_.shape()) &&
          CountTargets(micro_batches, options_.shape().tokens()) > 0;  // a graph always updates
 }
 

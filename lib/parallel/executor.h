@@ -123,7 +123,6 @@ class Executor {
     bool operator==(const Graphed&) const = default;
   };
 
-  const model::Architecture& spec_;
   std::vector<schedule::Group> ScalarGroups() const;
   void ReserveWorkspace() const;
   // Frees the graph and with it its private memory, which other work may need. Returns false if there was no

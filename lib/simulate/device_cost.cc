@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/operators.h"
 #include "simulate/device_matmul.h"
 
 namespace trainctl::simulate {
@@ -19,12 +20,15 @@ double SecondsOf(const cluster::Machine& machine, const model::Product& product)
 
 double SecondsOf(const cluster::Machine& machine, FusedAttention fused,
                  const model::AttentionKernel& kernel) {
-  const ForwardBackward seconds = AttentionSeconds(*machine.device, fused,
-                                                   {.queries = kernel.tokens,
-                                                    .keys = (kernel.seq_len + 1) / 2,
-                                                    .heads = kernel.heads,
-                                                    .head_dim = kernel.head_dim,
-                                                    .seq_len = kernel.seq_len});
+  // The trainer does not use cuDNN's kernel for a window (lib/nn/attention_cudnn.cc).
+  const FusedAttention used = kernel.window > 0 ? FusedAttention::kFlash2 : fused;
+  const ForwardBackward seconds =
+      AttentionSeconds(*machine.device, used,
+                       {.queries = kernel.tokens,
+                        .keys = model::MeanVisibleKeys(kernel.seq_len, kernel.window),
+                        .heads = kernel.heads,
+                        .head_dim = kernel.head_dim,
+                        .seq_len = kernel.seq_len});
   return kernel.backward ? seconds.backward : seconds.forward;
 }
 

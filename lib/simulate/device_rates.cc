@@ -43,7 +43,8 @@ Work WorkOf(const TimedProduct& timed) {
 Work WorkOf(const TimedAttention& timed) {
   const model::AttentionKernel& k = timed.kernel;
   const double scores =
-      k.tokens / k.seq_len * k.heads * static_cast<double>(model::ScoresComputed(std::llround(k.seq_len)));
+      k.tokens / k.seq_len * k.heads *
+      static_cast<double>(model::ScoresComputed(std::llround(k.seq_len), std::llround(k.window)));
   Work work;
   work[k.backward ? Resource::kAttentionBackwardFlops : Resource::kAttentionFlops] =
       (k.backward ? 5 : 2) * 2 * scores * k.head_dim;

@@ -63,6 +63,21 @@ absl::StatusOr<bool> MeasureChoice(const device::Device& device, const nn::Atten
 
 }  // namespace
 
+nn::AttentionShape AttentionToChoose(const model::Graph& graph) {
+  std::optional<nn::AttentionShape> first;
+  for (const model::Segment& segment : graph.kinds) {
+    for (const model::Operator& op : segment.operators) {
+      if (op.kind != model::OpKind::kAttention) continue;
+      const nn::AttentionShape shape =
+          nn::AttentionShapeOf(segment.shape, op.As<model::AttentionAttributes>());
+      if (shape.softcap == 0 && !shape.LimitsKeys(shape.seq_len)) return shape;
+      if (!first) first = shape;
+    }
+  }
+  TRAINCTL_CHECK(first.has_value());
+  return *first;
+}
+
 absl::Status ChooseAttention(const recipe::Recipe& recipe, const device::Device& device,
                              const nn::AttentionShape& shape, const std::string& path, comm::Group& world,
                              const std::function<void(const std::string&)>& say) {

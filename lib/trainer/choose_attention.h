@@ -9,10 +9,16 @@
 #include "absl/status/status.h"
 #include "comm/group.h"
 #include "device/device.h"
+#include "model/graph.h"
 #include "nn/attention.h"
 #include "recipe/recipe.h"
 
 namespace trainctl::trainer {
+
+// Returns the shape of the attention for which a device may have the choice, on the rank whose part `graph`
+// is: that of the first layer without a soft cap or a window shorter than the sequences or, if there is none,
+// that of the first layer.
+nn::AttentionShape AttentionToChoose(const model::Graph& graph);
 
 // Collective over `world`; call it before the first pass. Sets the kernel for this process. Does nothing on
 // the CPU.

@@ -110,6 +110,12 @@ class Operators {
     // sums in an order of its own; the gradient is wrong where they are.
     Attention("attention of whole sequences and its gradient", {2, 192, 6, 2, 64},
               std::vector<int32_t>(2 * 192, 0), {0, 4}, /*any_order=*/true);
+    const nn::AttentionShape windowed = {
+        .batch = 2, .seq_len = 96, .heads = 6, .kv_heads = 2, .head_dim = 64, .scale = 0.1, .window = 21};
+    Attention("attention in a window and its gradient", windowed, document, {0, 1, 4}, /*any_order=*/false);
+    nn::AttentionShape capped = windowed;
+    capped.softcap = 5;
+    Attention("attention with a soft cap and its gradient", capped, document, {0, 1, 4}, /*any_order=*/false);
   }
 
   void Optimizer() {

@@ -1,6 +1,5 @@
 #include "trainer/start.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -122,15 +121,7 @@ class Starter {
 
   // For this rank's heads. No rank has more than rank 0, which measures.
   absl::Status ChooseAttention() {
-    const layout::Mesh& mesh = plan_.layout.mesh;
-    const model::MicroBatchShape shape = planned_.training.options.shape();
-    const model::Attention& attention = AttentionOf(recipe_.model.spec);
-    return trainer::ChooseAttention(recipe_, device_,
-                                    {.batch = shape.batch,
-                                     .seq_len = shape.seq_len,
-                                     .heads = attention.heads / mesh.tp,
-                                     .kv_heads = std::max<int64_t>(1, attention.kv_heads / mesh.tp),
-                                     .head_dim = attention.head_dim},
+    return trainer::ChooseAttention(recipe_, device_, AttentionToChoose(*planned_.training.step.graph),
                                     deps_.attention_path, *run_.world, PrintLine);
   }
 

@@ -1,26 +1,37 @@
-// Flash attention as the test device has it: the formulae, a document at a time, over tensors of the CPU.
-// Shapes as LibTorch's: q, out [n, heads, head_dim], k and v [n, kv_heads, head_dim], lse [heads, n], offsets
-// int32 [documents + 1].
+// Flash attention as the test device has it: the formulae, a document at a time, over tensors of the CPU,
+// with LibTorch's scale and windows. Shapes as LibTorch's: q, out [n, heads, head_dim], k and v [n, kv_heads,
+// head_dim], lse [heads, n], offsets int32 [documents + 1].
 #pragma once
 
 #include <ATen/ATen.h>
 
 #include <cmath>
+#include <optional>
 
 namespace trainctl::test_device {
 
+// The optional arguments of LibTorch's operators.
+struct FlashOptions {
+  std::optional<double> scale;
+  std::optional<int64_t> window_left;  // number of keys before a query's own that it sees
+};
+
 class FlashDocument {
  public:
-  FlashDocument(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t begin, int64_t end)
+  FlashDocument(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t begin, int64_t end,
+                const FlashOptions& options)
       : begin_(begin),
         count_(end - begin),
         group_(q.size(1) / k.size(1)),
-        scale_(1 / std::sqrt(static_cast<double>(q.size(2)))),
+        scale_(options.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(2))))),
         q_(Heads(q)),
         k_(Heads(k).repeat_interleave(group_, 0)),
         v_(Heads(v).repeat_interleave(group_, 0)) {
     const at::Tensor later = at::ones({count_, count_}, at::kBool).triu_(1);
     scores_ = at::bmm(q_, k_.transpose(1, 2)).mul_(scale_).masked_fill_(later, -INFINITY);
+    if (!options.window_left) return;
+    const at::Tensor earlier = at::ones({count_, count_}, at::kBool).tril_(-1 - *options.window_left);
+    scores_.masked_fill_(earlier, -INFINITY);
   }
 
   void Forward(const at::Tensor& out, const at::Tensor& lse) const {
@@ -56,9 +67,10 @@ class FlashDocument {
 // Calls work(document) for each.
 template <typename Work>
 void ForFlashDocuments(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                       const at::Tensor& offsets, const Work& work) {
+                       const at::Tensor& offsets, const FlashOptions& options, const Work& work) {
   const int32_t* const begins = offsets.const_data_ptr<int32_t>();
-  for (int64_t i = 0; i + 1 < offsets.numel(); ++i) work(FlashDocument(q, k, v, begins[i], begins[i + 1]));
+  for (int64_t i = 0; i + 1 < offsets.numel(); ++i)
+    work(FlashDocument(q, k, v, begins[i], begins[i + 1], options));
 }
 
 }  // namespace trainctl::test_device

@@ -59,6 +59,7 @@ using trainctl::kernels::TypedKernels;
 using trainctl::kernels::UpdateFunction;
 using trainctl::kernels::UpdateOptions;
 using trainctl::kernels::UpdateRange;
+using trainctl::test_device::FlashOptions;
 using trainctl::test_device::ForFlashDocuments;
 using trainctl::test_device::IsPinned;
 using trainctl::test_device::Mark;
@@ -500,16 +501,26 @@ at::Tensor& AddProductInFp32(const at::Tensor& self, const at::Tensor& a, const 
   return out;
 }
 
+FlashOptions OptionsOf(std::optional<double> scale, const std::optional<c10::SymInt>& window_left,
+                       const std::optional<c10::SymInt>& window_right) {
+  if (window_right && window_right->expect_int() != 0) Die("a window that is not causal");
+  FlashOptions options = {.scale = scale};
+  if (window_left) options.window_left = window_left->expect_int();
+  return options;
+}
+
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> FlashForward(
     const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const std::optional<at::Tensor>& offsets,
-    const std::optional<at::Tensor>&, c10::SymInt, c10::SymInt, double, bool, bool, std::optional<double>,
-    std::optional<c10::SymInt>, std::optional<c10::SymInt>, const std::optional<at::Tensor>&,
+    const std::optional<at::Tensor>&, c10::SymInt, c10::SymInt, double, bool, bool,
+    std::optional<double> scale, std::optional<c10::SymInt> window_left,
+    std::optional<c10::SymInt> window_right, const std::optional<at::Tensor>&,
     const std::optional<at::Tensor>&) {
+  const FlashOptions options = OptionsOf(scale, window_left, window_right);
   at::Tensor out = at::empty_like(q, at::MemoryFormat::Contiguous);
   at::Tensor lse = at::empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat));
   OnStream([q = Touchable(q), k = Touchable(k), v = Touchable(v), offsets = Touchable(*offsets),
-            out = Touchable(out), lse = Touchable(lse)] {
-    ForFlashDocuments(q, k, v, offsets, [&](const auto& document) { document.Forward(out, lse); });
+            out = Touchable(out), lse = Touchable(lse), options] {
+    ForFlashDocuments(q, k, v, offsets, options, [&](const auto& document) { document.Forward(out, lse); });
   });
   return {out, lse, at::Tensor(), at::Tensor(), at::Tensor()};
 }
@@ -517,13 +528,14 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> FlashForw
 std::tuple<at::Tensor, at::Tensor, at::Tensor> FlashBackward(
     const at::Tensor& dout, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
     const at::Tensor& out, const at::Tensor& lse, const at::Tensor& offsets, const at::Tensor&, c10::SymInt,
-    c10::SymInt, double, bool, const at::Tensor&, const at::Tensor&, std::optional<double>,
-    std::optional<c10::SymInt>, std::optional<c10::SymInt>) {
+    c10::SymInt, double, bool, const at::Tensor&, const at::Tensor&, std::optional<double> scale,
+    std::optional<c10::SymInt> window_left, std::optional<c10::SymInt> window_right) {
+  const FlashOptions options = OptionsOf(scale, window_left, window_right);
   at::Tensor dq = at::empty_like(q), dk = at::empty_like(k), dv = at::empty_like(v);
   OnStream([dout = Touchable(dout), q = Touchable(q), k = Touchable(k), v = Touchable(v),
             out = Touchable(out), lse = Touchable(lse), offsets = Touchable(offsets), dq = Touchable(dq),
-            dk = Touchable(dk), dv = Touchable(dv)] {
-    ForFlashDocuments(q, k, v, offsets,
+            dk = Touchable(dk), dv = Touchable(dv), options] {
+    ForFlashDocuments(q, k, v, offsets, options,
                       [&](const auto& document) { document.Backward(dout, out, lse, dq, dk, dv); });
   });
   return {dq, dk, dv};
@@ -541,31 +553,35 @@ at::Tensor SequenceOffsets(const at::Tensor& q) {
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor, at::Tensor,
            at::Tensor>
 CudnnForward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const std::optional<at::Tensor>&,
-             bool, double, bool, bool, std::optional<double>) {
+             bool, double, bool, bool, std::optional<double> scale) {
   at::Tensor out = EmptyBySequence(q);
   at::Tensor lse = at::empty({q.size(0), q.size(1), q.size(2), 1}, q.options().dtype(at::kFloat));
-  OnStream(
-      [q = Touchable(q), k = Touchable(k), v = Touchable(v), out = Touchable(out), lse = Touchable(lse)] {
-        const at::Tensor lse_by_head = at::empty({q.size(1), q.size(0) * q.size(2)});
-        ForFlashDocuments(ByToken(q), ByToken(k), ByToken(v), SequenceOffsets(q),
-                          [&](const auto& document) { document.Forward(ByToken(out), lse_by_head); });
-        lse.copy_(lse_by_head.view({q.size(1), q.size(0), q.size(2), 1}).transpose(0, 1));
-      });
+  OnStream([q = Touchable(q), k = Touchable(k), v = Touchable(v), out = Touchable(out), lse = Touchable(lse),
+            options = FlashOptions{.scale = scale}] {
+    const at::Tensor lse_by_head = at::empty({q.size(1), q.size(0) * q.size(2)});
+    ForFlashDocuments(ByToken(q), ByToken(k), ByToken(v), SequenceOffsets(q), options,
+                      [&](const auto& document) { document.Forward(ByToken(out), lse_by_head); });
+    lse.copy_(lse_by_head.view({q.size(1), q.size(0), q.size(2), 1}).transpose(0, 1));
+  });
   return {out, lse, at::Tensor(), at::Tensor(), 0, 0, at::Tensor(), at::Tensor(), at::Tensor()};
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> CudnnBackward(
-    const at::Tensor& dout, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-    const at::Tensor& out, const at::Tensor& lse, const at::Tensor&, const at::Tensor&, const at::Tensor&,
-    const at::Tensor&, const at::Tensor&, c10::SymInt, c10::SymInt, double, bool, std::optional<double>) {
+std::tuple<at::Tensor, at::Tensor, at::Tensor> CudnnBackward(const at::Tensor& dout, const at::Tensor& q,
+                                                             const at::Tensor& k, const at::Tensor& v,
+                                                             const at::Tensor& out, const at::Tensor& lse,
+                                                             const at::Tensor&, const at::Tensor&,
+                                                             const at::Tensor&, const at::Tensor&,
+                                                             const at::Tensor&, c10::SymInt, c10::SymInt,
+                                                             double, bool, std::optional<double> scale) {
   at::Tensor dq = EmptyBySequence(q), dk = EmptyBySequence(k), dv = EmptyBySequence(v);
   OnStream([dout = Touchable(dout), q = Touchable(q), k = Touchable(k), v = Touchable(v),
             out = Touchable(out), lse = Touchable(lse), dq = Touchable(dq), dk = Touchable(dk),
-            dv = Touchable(dv)] {
+            dv = Touchable(dv), options = FlashOptions{.scale = scale}] {
     const at::Tensor lse_by_head = lse.squeeze(3).transpose(0, 1).reshape({q.size(1), -1});
-    ForFlashDocuments(ByToken(q), ByToken(k), ByToken(v), SequenceOffsets(q), [&](const auto& document) {
-      document.Backward(ByToken(dout), ByToken(out), lse_by_head, ByToken(dq), ByToken(dk), ByToken(dv));
-    });
+    ForFlashDocuments(
+        ByToken(q), ByToken(k), ByToken(v), SequenceOffsets(q), options, [&](const auto& document) {
+          document.Backward(ByToken(dout), ByToken(out), lse_by_head, ByToken(dq), ByToken(dk), ByToken(dv));
+        });
   });
   return {dq, dk, dv};
 }

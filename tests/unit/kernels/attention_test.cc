@@ -18,7 +18,10 @@ using Doubles = std::vector<double>;
 // A fused qkv activation of `sharing` query heads and one of keys and values, and what is done with it.
 struct Problem {
   int64_t tokens, sharing, head_dim;
-  float scale = 1;
+  float scale = 1;  // of the queries, keys and values
+  int64_t window = 0;
+  float score_scale = 0;
+  float softcap = 0;
 
   int64_t qkv_stride() const { return (sharing + 2) * head_dim + 3; }  // other heads lie behind
   int64_t out_stride() const { return sharing * head_dim + 5; }
@@ -72,7 +75,10 @@ Answer<T> Ask(const TypedKernels& kernels, const Problem& p, const std::vector<T
                                 .lse_stride = p.tokens + 1,
                                 .queries = qkv.data(),
                                 .keys = qkv.data() + p.sharing * p.head_dim,
-                                .values = qkv.data() + (p.sharing + 1) * p.head_dim};
+                                .values = qkv.data() + (p.sharing + 1) * p.head_dim,
+                                .scale = p.score_scale,
+                                .window = p.window,
+                                .softcap = p.softcap};
   for (const bool backward : {false, true}) {
     // What lies in the workspace must not matter, nor what lies behind it be touched.
     const auto floats = static_cast<size_t>(AttentionWorkspace(p.tokens, p.head_dim, backward));
@@ -108,7 +114,8 @@ struct Reference {
 template <typename T>
 Reference Define(const Problem& p, const std::vector<T>& qkv, const std::vector<T>& dout) {
   const int64_t d = p.head_dim;
-  const double scale = 1 / std::sqrt(static_cast<double>(d));
+  const double scale = p.score_scale > 0 ? p.score_scale : 1 / std::sqrt(static_cast<double>(d));
+  const double cap = p.softcap;
   Reference r = {Doubles(static_cast<size_t>(p.tokens * p.out_stride())),
                  Doubles(static_cast<size_t>(p.sharing * (p.tokens + 1))), Doubles(qkv.size())};
   const auto at = [&](int64_t token, int64_t head, int64_t i) {
@@ -117,31 +124,38 @@ Reference Define(const Problem& p, const std::vector<T>& qkv, const std::vector<
   for (int64_t h = 0; h < p.sharing; ++h) {
     for (int64_t q = 0; q < p.tokens; ++q) {
       const auto row = static_cast<size_t>(q * p.out_stride() + h * d);
-      Doubles weight, dweight;
+      const int64_t first = p.window > 0 ? std::max<int64_t>(q - p.window + 1, 0) : 0;
+      const auto keys = static_cast<size_t>(q + 1);
+      Doubles weight(keys), dweight(keys), slope(keys, 1);
       double sum = 0, dot = 0;
-      for (int64_t k = 0; k <= q; ++k) {
+      for (int64_t k = first; k <= q; ++k) {
+        const auto key = static_cast<size_t>(k);
         double score = 0;
         for (int64_t i = 0; i < d; ++i) score += Value(qkv[at(q, h, i)]) * Value(qkv[at(k, p.sharing, i)]);
-        weight.push_back(std::exp(score * scale));
-        sum += weight.back();
+        score *= scale;
+        if (cap > 0) {
+          slope[key] = 1 / (std::cosh(score / cap) * std::cosh(score / cap));  // the derivative of tanh
+          score = cap * std::tanh(score / cap);
+        }
+        weight[key] = std::exp(score);
+        sum += weight[key];
       }
       r.lse[static_cast<size_t>(h * (p.tokens + 1) + q)] = std::log(sum);
-      for (int64_t k = 0; k <= q; ++k) {
-        double& w = weight[static_cast<size_t>(k)];
-        w /= sum;
-        dweight.push_back(0);
+      for (int64_t k = first; k <= q; ++k) {
+        const auto key = static_cast<size_t>(k);
+        const double w = weight[key] /= sum;
         for (int64_t i = 0; i < d; ++i) {
           const double value = Value(qkv[at(k, p.sharing + 1, i)]);
           const double dy = Value(dout[row + static_cast<size_t>(i)]);
           r.out[row + static_cast<size_t>(i)] += w * value;
-          dweight.back() += dy * value;
+          dweight[key] += dy * value;
           r.dqkv[at(k, p.sharing + 1, i)] += w * dy;
         }
-        dot += w * dweight.back();
+        dot += w * dweight[key];
       }
-      for (int64_t k = 0; k <= q; ++k) {
+      for (int64_t k = first; k <= q; ++k) {
         const auto key = static_cast<size_t>(k);
-        const double dscore = weight[key] * (dweight[key] - dot) * scale;
+        const double dscore = weight[key] * (dweight[key] - dot) * slope[key] * scale;
         for (int64_t i = 0; i < d; ++i) {
           r.dqkv[at(q, h, i)] += dscore * Value(qkv[at(k, p.sharing, i)]);
           r.dqkv[at(k, p.sharing, i)] += dscore * Value(qkv[at(q, h, i)]);
@@ -178,7 +192,8 @@ void ExpectDefinition(const Problem& p, double out_tolerance, double gradient_to
     const TypedKernels& kernels = sizeof(T) == sizeof(float) ? k.f32 : k.bf16;
     const Answer<T> answer = Ask<T>(kernels, p, qkv, dout, p.tokens);
     SCOPED_TRACE(testing::Message() << k.name << ": " << p.tokens << " tokens, " << p.sharing << " heads of "
-                                    << p.head_dim);
+                                    << p.head_dim << ", window " << p.window << ", score scale "
+                                    << p.score_scale << ", cap " << p.softcap);
     EXPECT_LT(Distance(answer.out, reference.out, p.out_stride(), p.sharing * p.head_dim), out_tolerance);
     EXPECT_LT(Distance(answer.lse, reference.lse, p.tokens + 1, p.tokens), 1e-6);
     EXPECT_LT(Distance(answer.dqkv, reference.dqkv, p.qkv_stride(), (p.sharing + 2) * p.head_dim),
@@ -210,6 +225,63 @@ TEST(CpuAttention, IsTheDefinitionForLargeScores) {
 }
 
 TEST(CpuAttention, RoundsToBf16AtTheEndAlone) { ExpectDefinition<uint16_t>({150, 2, 32}, 4e-3, 4e-3); }
+
+// Windows that begin and end at each place within a vector, a strip and a tile, or next to one.
+TEST(CpuAttention, IsTheDefinitionForAnyWindow) {
+  for (const int64_t tokens : {1, 13, 49, 145, 300, 331}) {
+    for (const int64_t window : {1, 2, 7, 11, 12, 13, 16, 17, 47, 48, 49, 90, 127, 128, 129, 160, 299, 330}) {
+      if (window > tokens) continue;
+      ExpectDefinition<float>({.tokens = tokens, .sharing = 2, .head_dim = 16, .window = window}, 2e-6, 4e-6);
+    }
+  }
+  ExpectDefinition<uint16_t>({.tokens = 331, .sharing = 3, .head_dim = 20, .window = 75}, 4e-3, 4e-3);
+}
+
+TEST(CpuAttention, IsTheDefinitionWithAScaleAndASoftCap) {
+  for (const int64_t tokens : {1, 49, 145, 300}) {
+    for (const int64_t window : {0, 1, 50, 131}) {
+      for (const float score_scale : {0.0f, 0.1f, 1.0f}) {
+        for (const float softcap : {0.0f, 50.0f, 5.0f, 1.0f}) {  // 1: most scores are near the cap
+          ExpectDefinition<float>({.tokens = tokens,
+                                   .sharing = 2,
+                                   .head_dim = 16,
+                                   .window = window,
+                                   .score_scale = score_scale,
+                                   .softcap = softcap},
+                                  4e-6, 1e-5);
+        }
+      }
+    }
+  }
+  ExpectDefinition<uint16_t>(
+      {.tokens = 331, .sharing = 3, .head_dim = 20, .window = 75, .score_scale = 0.3f, .softcap = 2}, 4e-3,
+      4e-3);
+}
+
+template <typename T>
+bool HasSameBits(const Answer<T>& a, const Answer<T>& b) {
+  return std::memcmp(a.out.data(), b.out.data(), a.out.size() * sizeof(T)) == 0 &&
+         std::memcmp(a.dqkv.data(), b.dqkv.data(), a.dqkv.size() * sizeof(T)) == 0 && a.lse == b.lse;
+}
+
+TEST(CpuAttention, AWindowOfAllTokensAndTheUsualScaleChangeNoBit) {
+  for (const int64_t tokens : {1, 64, 300}) {
+    Problem p = {.tokens = tokens, .sharing = 2, .head_dim = 16};
+    const auto qkv = Random<float>(p.tokens * p.qkv_stride(), 1, 1);
+    const auto dout = Random<float>(p.tokens * p.out_stride(), 2, 1);
+    for (int table = 0; table < NumCpuTables(); ++table) {
+      const TypedKernels& kernels = CpuTable(table).f32;
+      p.window = 0, p.score_scale = 0;
+      const Answer<float> usual = Ask<float>(kernels, p, qkv, dout, tokens);
+      p.score_scale = 0.25f;
+      for (const int64_t window : {tokens, tokens + 1, int64_t{1} << 40}) {
+        p.window = window;
+        EXPECT_TRUE(HasSameBits(Ask<float>(kernels, p, qkv, dout, tokens), usual))
+            << tokens << ", " << window;
+      }
+    }
+  }
+}
 
 TEST(CpuAttention, NotANumberComesThrough) {
   const Problem p = {60, 1, 16};

@@ -130,6 +130,76 @@ TEST(Operators, HalfOfTheHeadsAreHalfOfTheWork) {
   }
 }
 
+// The attention of a layer with other attributes, in a copy of its segment.
+struct OtherAttention {
+  Segment segment;
+  Operator op;
+
+  OtherAttention(const SegmentOptions& options, double softcap, int64_t window) {
+    const Architecture spec = *Preset("llama3.2-1b");
+    segment = BuildGraph(spec, Inventory(spec), options)->segment(1);
+    for (const Operator& of_layer : segment.operators) {
+      if (of_layer.kind == OpKind::kAttention) op = of_layer;
+    }
+    AttentionAttributes attributes = op.As<AttentionAttributes>();
+    attributes.softcap = softcap;
+    attributes.window = window;
+    op.attributes = attributes;
+    EntryOf(OpKind::kAttention).complete(segment, op, "other");
+  }
+  Work work(Pass pass) const { return WorkOf(segment, op, {pass}, /*accumulate=*/true); }
+};
+
+TEST(Operators, AWindowLeavesOutTheWorkBeforeIt) {
+  const SegmentOptions cpu = {.shape = {2, 4800}};
+  SegmentOptions device = {.shape = {2, 4800}, .dtype = DType::kBF16, .on_device = true};
+  for (const Pass pass : {Pass::kForward, Pass::kInputGradient}) {
+    const bool backward = pass == Pass::kInputGradient;
+    const Resource flops = backward ? Resource::kAttentionBackwardFlops : Resource::kAttentionFlops;
+    const Work full = OtherAttention(cpu, 0, 0).work(pass);
+    const Work windowed = OtherAttention(cpu, 0, 20).work(pass);
+    EXPECT_NEAR(windowed[flops] / full[flops],
+                static_cast<double>(ScoresComputed(4800, 20)) / static_cast<double>(ScoresComputed(4800, 0)),
+                1e-12);
+    EXPECT_EQ(windowed[Resource::kOperators], full[Resource::kOperators]);
+    // One that is as long as the sequence leaves nothing out.
+    EXPECT_EQ(OtherAttention(cpu, 0, 4800).work(pass)[flops], full[flops]);
+
+    const Work flash = OtherAttention(device, 0, 20).work(pass);
+    ASSERT_EQ(flash.attention.size(), 1u);
+    EXPECT_EQ(flash.attention[0].what.window, 20);
+    EXPECT_EQ(OtherAttention(device, 0, 4800).work(pass).attention[0].what.window, 0);
+
+    SegmentOptions fp32 = device;
+    fp32.dtype = DType::kF32;
+    const Work products = OtherAttention(fp32, 0, 20).work(pass);
+    ASSERT_EQ(products.products.size(), 2u);
+    EXPECT_DOUBLE_EQ(products.products[0].what.columns, 20 - 20 * 19 / 2.0 / 4800);
+    EXPECT_DOUBLE_EQ(products.products[1].what.inner, 20 - 20 * 19 / 2.0 / 4800);
+  }
+}
+
+// LibTorch's flash attention has no soft cap: a device computes tiles of scores instead.
+TEST(Operators, ASoftCapIsComputedFromTilesOfScores) {
+  const SegmentOptions device = {.shape = {1, 4096}, .dtype = DType::kBF16, .on_device = true};
+  EXPECT_TRUE(SupportsFlashAttention(DType::kBF16, 64, 0));
+  EXPECT_FALSE(SupportsFlashAttention(DType::kBF16, 64, 50));
+  const OtherAttention capped(device, 50, 0);
+  SegmentOptions fp32 = device;
+  fp32.dtype = DType::kF32;
+  const OtherAttention plain(fp32, 0, 0);
+  EXPECT_EQ(capped.op.forward_temp_bytes, plain.op.forward_temp_bytes);
+  EXPECT_EQ(capped.op.backward_temp_bytes, plain.op.backward_temp_bytes);
+  for (const Pass pass : {Pass::kForward, Pass::kInputGradient}) {
+    const Work work = capped.work(pass);
+    EXPECT_TRUE(work.attention.empty());
+    EXPECT_EQ(work.products.size(), 2u);
+    // One for each of 8 heads of keys, and the rotation of the gradients.
+    EXPECT_EQ(work[Resource::kOperators], pass == Pass::kForward ? 8 : 9);
+    EXPECT_GT(work[Resource::kMovedBytes], plain.work(pass)[Resource::kMovedBytes]);
+  }
+}
+
 const Operator* Find(const Segment& segment, OpKind kind) {
   for (const Operator& op : segment.operators) {
     if (op.kind == kind) return &op;

@@ -175,9 +175,9 @@ TEST(Segment, TheQueueOfATinyLayerCountedByHand) {
 // By hand: 48 queries are four strips, which see 12, 24, 36 and 48 keys in vectors of 16; a tile more of 16
 // has strips of 12 and 4.
 TEST(Segment, ScoresAreComputedInStrips) {
-  EXPECT_EQ(ScoresComputed(1), 16);
-  EXPECT_EQ(ScoresComputed(48), 12 * (16 + 32 + 48 + 48));
-  EXPECT_EQ(ScoresComputed(64), 12 * (16 + 32 + 48 + 48) + 12 * 64 + 4 * 64);
+  EXPECT_EQ(ScoresComputed(1, 0), 16);
+  EXPECT_EQ(ScoresComputed(48, 0), 12 * (16 + 32 + 48 + 48));
+  EXPECT_EQ(ScoresComputed(64, 0), 12 * (16 + 32 + 48 + 48) + 12 * 64 + 4 * 64);
 }
 
 // Each query sees the keys up to the end of its strip, in whole vectors.
@@ -188,7 +188,46 @@ TEST(Segment, ScoresComputedAreThoseOfEachQuery) {
       const int64_t strip = query - query % 48 % 12;  // strips of 12 in tiles of 48
       scores += (std::min(strip + 12, seq_len) + 15) / 16 * 16;
     }
-    EXPECT_EQ(ScoresComputed(seq_len), scores) << seq_len;
+    EXPECT_EQ(ScoresComputed(seq_len, 0), scores) << seq_len;
+  }
+}
+
+// By hand, a window of 20: the strips of the first 48 queries end with keys 12, 24, 36 and 48, and their
+// first queries see keys from 0, 0, 5 and 17, in vectors from 0, 0, 0 and 16. The next tile is like one
+// further on: its first queries see keys from 29, 41, 53 and 65, in vectors from 16, 32, 48 and 64.
+TEST(Segment, ScoresBeforeAWindowAreNotComputed) {
+  const int64_t first = 12 * (16 + 32 + 48 + (48 - 16));
+  const int64_t other = 12 * ((64 - 16) + (80 - 32) + (96 - 48) + (96 - 64));
+  EXPECT_EQ(ScoresComputed(48, 20), first);
+  EXPECT_EQ(ScoresComputed(96, 20), first + other);
+  EXPECT_EQ(ScoresComputed(4800, 20), first + 99 * other);
+}
+
+// Each query sees the keys from the beginning of its strip's window, in whole vectors.
+TEST(Segment, ScoresComputedInAWindowAreThoseOfEachQuery) {
+  for (const int64_t window : {1, 2, 11, 12, 16, 17, 33, 47, 48, 49, 63, 64, 96, 100, 255, 499, 500, 501}) {
+    for (int64_t seq_len = 1; seq_len <= 500; ++seq_len) {
+      int64_t scores = 0;
+      for (int64_t query = 0; query < seq_len; ++query) {
+        const int64_t strip = query - query % 48 % 12;
+        const int64_t first_key = std::max<int64_t>(strip - window + 1, 0);
+        scores += (std::min(strip + 12, seq_len) + 15) / 16 * 16 - first_key / 16 * 16;
+      }
+      EXPECT_EQ(ScoresComputed(seq_len, window), scores) << seq_len << ", window " << window;
+    }
+  }
+}
+
+TEST(Segment, TheMeanOfVisibleKeysIsThatOfEachQuery) {
+  for (const int64_t window : {0, 1, 2, 7, 63, 64, 65, 1000}) {
+    for (const int64_t seq_len : {1, 2, 64, 200}) {
+      double keys = 0;
+      for (int64_t query = 0; query < seq_len; ++query)
+        keys += static_cast<double>(window == 0 ? query + 1 : std::min(query + 1, window));
+      EXPECT_DOUBLE_EQ(MeanVisibleKeys(static_cast<double>(seq_len), static_cast<double>(window)),
+                       keys / static_cast<double>(seq_len))
+          << seq_len << ", window " << window;
+    }
   }
 }
 

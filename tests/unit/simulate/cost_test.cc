@@ -201,7 +201,7 @@ TEST(Cost, TheMatrixProductsOfAStepAreTheModelsFlops) {
       PriceStep(BuildStep(GraphOf(spec, ledger, options), ledger, options), ledger, options, 1, rates);
   // The formula counts half of all scores; the kernel computes whole vectors.
   const double products = model::FlopsPerToken(spec, 0);
-  const double scores = static_cast<double>(model::ScoresComputed(64)) / (64.0 * 64.0 / 2);
+  const double scores = static_cast<double>(model::ScoresComputed(64, 0)) / (64.0 * 64.0 / 2);
   const double expected = (products + scores * (model::FlopsPerToken(spec, 64) - products)) * 128;
   EXPECT_NEAR(cost.compute_seconds, expected, 1e-9 * expected);
 }

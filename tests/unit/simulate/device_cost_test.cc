@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "model/presets.h"
 #include "simulate/cost.h"
 #include "simulate/device_attention.h"
@@ -46,6 +48,29 @@ TEST(DeviceCost, RanksFillANodeBeforeTheNext) {
   EXPECT_EQ(per_node(4, 8), 1);  // one of each node
   EXPECT_EQ(per_node(2, 16), 1);
   EXPECT_EQ(per_node(2, 4), 2);
+}
+
+// A window takes the time of flash attention, for as many keys as its queries see.
+TEST(DeviceCost, AWindowIsPricedByTheKeysInIt) {
+  const auto machine = MachineOf(1);
+  for (const bool backward : {false, true}) {
+    Work work;
+    work.attention = {{{.tokens = 16384,
+                        .seq_len = 8192,
+                        .heads = 32,
+                        .head_dim = 128,
+                        .window = 1024,
+                        .backward = backward}}};
+    double keys = 0;
+    for (int query = 0; query < 8192; ++query) keys += std::min(query + 1, 1024);
+    const ForwardBackward expected = AttentionSeconds(
+        *machine->device, FusedAttention::kFlash2,
+        {.queries = 16384, .keys = keys / 8192, .heads = 32, .head_dim = 128, .seq_len = 8192});
+    for (const FusedAttention usual : {FusedAttention::kFlash2, FusedAttention::kVendor}) {
+      EXPECT_DOUBLE_EQ(DeviceSeconds(*machine, usual, ShapeScales(), work),
+                       backward ? expected.backward : expected.forward);
+    }
+  }
 }
 
 // By hand, from the sizes of the model: each layer's four products and their gradients, the head's in pieces,

@@ -82,7 +82,7 @@ TEST(DeviceRates, ADeviceThatNobodyKnowsHasTheRatesOfItsShapes) {
                                  2 * rows * inner * columns / kFlops + bytes / kBytesPerSecond});
   }
   for (bool backward : {false, true}) {
-    const double scores = 32 * static_cast<double>(model::ScoresComputed(8192));
+    const double scores = 32 * static_cast<double>(model::ScoresComputed(8192, 0));
     measured.attention.push_back({FusedAttention::kVendor, Kernel(128, backward),
                                   (backward ? 5 / kBackward : 2 / kForward) * 2 * scores * 128});
   }
