@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "model/config_json.h"
 #include "model/families.h"
 #include "model/parameters.h"
 
@@ -266,6 +267,10 @@ void ChangeWindow(Architecture& spec, int64_t window) {
   }
 }
 
+void DropUnusedKinds(Architecture& spec) {
+  ChangeLayers(spec, [](Layer&, int64_t) {});
+}
+
 void SetWindows(Architecture& spec, int64_t window, const std::vector<bool>& has_window) {
   TRAINCTL_CHECK(static_cast<int64_t>(has_window.size()) == NumLayers(spec));
   if (has_window.empty()) return;  // config.json does not state a valid number of layers
@@ -365,6 +370,7 @@ std::vector<std::string> WhyNotTrainable(const Architecture& spec) {
       {spec.embedding_norm, "a norm after the embedding"},
       {spec.head_bias && spec.tie_embeddings, "a bias of a tied head"},
       {spec.dropout, "dropout"},
+      {spec.learned_positions > 0 && (family == nullptr || !family->learned_positions), "learned positions"},
       {spec.rope.yarn, "YaRN positions (rope_scaling)"},
   };
   for (const auto& [has, feature] : features) {
@@ -473,7 +479,7 @@ absl::Status CheckStated(const Family& family, const Architecture& spec) {
 
 // Every model that is trained can be exported, so its config.json must be able to describe it.
 absl::Status CheckExpressible(const Architecture& spec) {
-  const Family& family = *FindFamily(spec.family);
+  const Family& family = *FindFamily(ModelTypeOf(spec));
   const Attention& attention = AttentionOf(spec);
   if (spec.family == "llama") {
     TRAINCTL_RETURN_IF_ERROR(CheckBiasesOfLlama(spec));

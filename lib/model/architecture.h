@@ -174,6 +174,8 @@ inline int64_t NumLayers(const Architecture& spec) { return static_cast<int64_t>
 // Truncates the list of layers, or extends it with the pattern that repeats at its end. Limits `count` to one
 // more than Validate accepts, so that a huge number needs little memory and Validate still rejects it.
 void SetNumLayers(Architecture& spec, int64_t count);
+// Removes the kinds that no layer has.
+void DropUnusedKinds(Architecture& spec);
 // Returns UsageError if Validate rejects every model with this number of layers.
 absl::Status CheckNumLayers(int64_t count);
 // Replaces all layers by `count` copies of the layer at index `layer`.

@@ -377,7 +377,8 @@ std::vector<std::string> ReadRopeTable(const Json& object, const Family& family,
   } else if (*kind == "linear") {
     const double factor = reader.Number({"factor"}, 0);
     if (factor <= 0) reader.Refuse("factor", "a positive number");
-    if (factor != 1) spec.rope.scaling = RopeScaling{.factor = factor, .kind = RopeScalingKind::kLinear};
+    if (factor > 0 && factor != 1)
+      spec.rope.scaling = RopeScaling{.factor = factor, .kind = RopeScalingKind::kLinear};
   } else {
     spec.rope.yarn = *kind == "yarn";
     reader.Refuse(old_kind == kind ? "type" : "rope_type",
@@ -496,6 +497,7 @@ void RefuseOtherMathematics(Reader& reader, const Family& family) {
                   absl::StrCat(Json::array({head}).dump(), " (nothing else is implemented)"));
   }
   RefuseOtherActivations(reader, family);
+  reader.Only("qk_layernorm", false);
   if (family.norms == NormPlaces::kParallel) reader.Only("use_parallel_residual", true);
   if (family.windows != Windows::kUpper) reader.Only("use_sliding_window", false);
   const absl::string_view type = family.model_type;
@@ -581,8 +583,8 @@ absl::StatusOr<ConfigModel> ReadConfigJson(absl::string_view json_text, absl::st
   spec.family = is_llama ? "llama" : family->model_type;
   Layer& layer = spec.kinds[0];  // all are alike until experts and windows are read
   ApplyFamily(*family, spec);
-  const bool may_have_qk_norm = family->qk_norm == QkNorm::kNone && !IsTrained(*family);
-  if (may_have_qk_norm && reader.Bool("qk_layernorm", false)) layer.attention.qk_norm = QkNorm::kHead;
+  if (family->qk_norm == QkNorm::kNone && reader.Bool("qk_layernorm", false))
+    layer.attention.qk_norm = QkNorm::kHead;
   const int64_t layers = ReadSizes(reader, *family, least_layers, spec);
   ReadBiases(reader, *family, layer);
   spec.tie_embeddings = reader.Bool("tie_word_embeddings", family->tied_default);

@@ -312,7 +312,8 @@ constexpr Family kFamilies[] = {
      .norm = NormKind::kLayer,
      .bias = Bias::kAll,
      .tied_default = true,
-     .learned_positions = true},
+     .learned_positions = true,
+     .position_offset = 2},
     {.model_type = "bloom",
      .gated = false,
      .norm = NormKind::kLayer,
@@ -474,6 +475,7 @@ void ApplyFamily(const Family& family, Architecture& spec) {
   spec.rope.pairs = family.rope_pairs;
   spec.scales_embedding = family.scales_embedding;
   spec.position_offset = family.position_offset;
+  spec.learned_positions = family.learned_positions ? spec.max_position + family.position_offset : 0;
   if (family.learned_positions) SetEach(spec, &Attention::rope, false);
   spec.embedding_norm = family.embedding_norm;
   spec.head_bias = family.head_bias;
@@ -487,8 +489,7 @@ Architecture BaseOfFamily(absl::string_view name) {
   ApplyFamily(family, spec);
   if (family.bias == Bias::kAll) SetAllLinearBiases(spec, true);
   spec.tie_embeddings = family.tied_default;
-  spec.max_position = family.max_position;
-  if (family.learned_positions) spec.learned_positions = family.max_position + family.position_offset;
+  SetMaxPosition(spec, family.max_position);
   spec.norm.eps = family.norm_eps;
   spec.rope.theta = family.rope_theta;
   spec.rope.share = family.rope_share;

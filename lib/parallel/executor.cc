@@ -374,6 +374,13 @@ class Executor::Pass {
     return static_cast<char*>(first) + offset * DTypeBytes(e_.state_.gradient_dtype());
   }
 
+  // Clears the gradient of the bucket's k-th parameter.
+  void ClearGradient(void* gradient, const layout::Bucket& bucket, size_t k) const {
+    const int64_t begin = bucket.offsets[k];
+    const int64_t end = k + 1 < bucket.offsets.size() ? bucket.offsets[k + 1] : bucket.numel;
+    e_.device_.Zero(GradientAt(gradient, begin), (end - begin) * DTypeBytes(e_.state_.gradient_dtype()));
+  }
+
   comm::Group& GroupOf(int id) { return e_.groups_.Of(step_.groups[static_cast<size_t>(id)]); }
 
   absl::Status AllGather(const Instruction& instruction, void* whole) {
@@ -494,7 +501,12 @@ class Executor::Pass {
       }
       for (size_t k = 0; k < bucket.parameters.size(); ++k) {
         const auto position = std::find(parameters.begin(), parameters.end(), bucket.parameters[k]);
-        if (position == parameters.end()) continue;  // of another block that shares the bucket
+        if (position == parameters.end()) {
+          // Belongs to another block that shares the bucket (tied embeddings). That block may add its
+          // gradient later, or never if it is in another stage, so the first write of the bucket clears it.
+          if (gradient != nullptr && !accumulate) ClearGradient(gradient, bucket, k);
+          continue;
+        }
         bound[static_cast<size_t>(position - parameters.begin())] = {
             data == nullptr ? nullptr : data + bucket.offsets[k] * element_bytes,
             gradient == nullptr ? nullptr : GradientAt(gradient, bucket.offsets[k]), accumulate};

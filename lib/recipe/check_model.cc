@@ -44,10 +44,11 @@ void CheckTokenizer(CheckContext& context) {
 }
 
 void CheckNoDecay(CheckContext& context) {
-  const auto& groups = model::kParameterGroups;
+  constexpr const char* kUsual[] = {"norms",        "biases", "embeddings",
+                                    "*norm.weight", "*.bias", "*embed_tokens.weight"};
   std::vector<model::Parameter> inventory;
   for (const std::string& pattern : context.recipe().optimizer.no_decay) {
-    if (std::find(groups.begin(), groups.end(), pattern) != groups.end()) continue;
+    if (std::find(std::begin(kUsual), std::end(kUsual), pattern) != std::end(kUsual)) continue;
     if (inventory.empty()) inventory = model::Inventory(context.recipe().model.spec);
     const bool matches = std::any_of(inventory.begin(), inventory.end(), [&](const model::Parameter& p) {
       return model::IsSelected(pattern, p);

@@ -30,6 +30,7 @@ class ModelResolver {
       entry.field->set(recipe(), 0, entry.value);
     }
     SetLayerTypes(spec);
+    if (loaded_.purpose != Purpose::kWhatIf) DropUnusedKinds(spec);
     DeriveHeads(base, spec);
     return base_origin_;
   }

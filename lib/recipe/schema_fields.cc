@@ -182,7 +182,8 @@ void AddModel(Builder& b) {
           [](Recipe& r, size_t, const Value& value) {
             model::SetLayerTypes(r.model.spec, std::get<std::vector<std::string>>(value)).IgnoreError();
           });
-  // A number of which each family has a usual value. Recipes store it if it is another one.
+  // A number of which each family has a usual value. Recipes store it if it is not that of most families, or
+  // not that of its own.
   const auto of_family = [&](const char* name, const char* doc, auto get, auto set) {
     return b.AddInput(name, doc, Kind::kDouble)
         .Default(inherited)
@@ -190,8 +191,9 @@ void AddModel(Builder& b) {
             [get](const Recipe& r, size_t) -> std::optional<Value> {
               const model::Architecture& spec = r.model.spec;
               const double value = get(spec);
-              if (value == get(model::BaseOfFamily(spec.family))) return std::nullopt;
-              return Value(value);
+              const bool is_usual =
+                  value == get(model::Architecture()) && value == get(model::BaseOfFamily(spec.family));
+              return is_usual ? std::nullopt : std::make_optional(Value(value));
             },
             [set](Recipe& r, size_t, const Value& value) { set(r.model.spec, std::get<double>(value)); });
   };
@@ -631,7 +633,7 @@ void AddOptimizer(Builder& b) {
        "optimizer.no_decay",
        "Parameters exempt from weight decay: the groups `norms`, `biases` and `embeddings`, or patterns "
        "(`*`, "
-       "`?`) of parameter names. A pattern that matches no parameter is an error.",
+       "`?`) of parameter names. A pattern that matches no parameter is an error, unless it is a usual one.",
        [](Recipe & r, size_t) -> auto& { return r.optimizer.no_decay; })
       .BySet();
   b.Add(

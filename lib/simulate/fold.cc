@@ -1,6 +1,7 @@
 #include "simulate/fold.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "absl/types/span.h"
@@ -288,7 +289,9 @@ StepPrice PriceWhole(const schedule::Step& step, const layout::Ledger& ledger,
 
 FoldedModel::FoldedModel(const model::Architecture& spec, int64_t layers) {
   // Layers of several kinds do not repeat one by one.
-  layers = spec.kinds.size() > 1 ? NumLayers(spec) : std::min(layers, NumLayers(spec));
+  const bool differ =
+      std::adjacent_find(spec.layers.begin(), spec.layers.end(), std::not_equal_to<>()) != spec.layers.end();
+  layers = differ ? NumLayers(spec) : std::min(layers, NumLayers(spec));
   folded_layers_ = layers;
   repeats_ = NumLayers(spec) - layers;
   few_ = {.spec = spec, .inventory = {}};

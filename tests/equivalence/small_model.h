@@ -27,18 +27,23 @@ inline model::Architecture SmallModel(int64_t layers, bool tied) {
 }
 
 // Between them, the families have every operator and every kind of layer.
-enum class Variant { kLlama, kTiedLlama, kTiedGemma3, kNemotron, kTiedCohere2, kPhi };
-inline constexpr const char* kVariantNames[] = {"llama",    "tied llama",   "tied gemma3",
+enum class Variant { kLlama, kTiedGpt2, kTiedGemma3, kNemotron, kTiedCohere2, kPhi };
+inline constexpr const char* kVariantNames[] = {"llama",    "tied gpt2",    "tied gemma3",
                                                 "nemotron", "tied cohere2", "phi"};
 inline constexpr int kNumVariants = std::size(kVariantNames);
 
 inline model::Architecture SmallModel(int64_t layers, Variant variant) {
   const bool is_tied =
-      variant == Variant::kTiedLlama || variant == Variant::kTiedGemma3 || variant == Variant::kTiedCohere2;
+      variant == Variant::kTiedGpt2 || variant == Variant::kTiedGemma3 || variant == Variant::kTiedCohere2;
   model::Architecture spec = SmallModel(layers, is_tied);
   constexpr int64_t kWindow = 3;
   std::vector<bool> every_second(static_cast<size_t>(layers));
   for (size_t i = 1; i < every_second.size(); i += 2) every_second[i] = true;
+  if (variant == Variant::kTiedGpt2) {
+    spec.family = "gpt2";
+    spec.learned_positions = spec.max_position = 256;
+    SetAllLinearBiases(spec, true);
+  }
   if (variant == Variant::kTiedGemma3) {
     spec.family = "gemma3_text";
     spec.window_rope_theta = 50;

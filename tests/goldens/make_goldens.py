@@ -236,6 +236,8 @@ def make(name, options, out):
     golden["logits"] = logits.detach().flatten(0, 1)[rows]
     golden["loss"] = loss.detach().double().reshape(1)
     for parameter_name, parameter in model.named_parameters():
+        if options.get("family") == "gpt_neox" and parameter_name == "lm_head.weight":
+            parameter_name = "embed_out.weight"  # as in the folder
         golden["gradient/" + parameter_name] = parameter.grad.clone()
     losses, norms = train(model, data)
     assert losses[0] == loss.item() and all(map(math.isfinite, losses))

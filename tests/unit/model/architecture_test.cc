@@ -260,13 +260,9 @@ TEST(Architecture, EveryFeatureThatIsMissingIsNamed) {
       {"over all heads", [](Architecture& s) { SetEach(s, &Attention::qk_norm, QkNorm::kWhole); }},
       {"attention sinks", [](Architecture& s) { SetEach(s, &Attention::sinks, true); }},
       {"after the embedding", [](Architecture& s) { s.embedding_norm = true; }},
-      {"a bias of the head", [](Architecture& s) { s.head_bias = true; }},
-      {"norms after attention",
-       [](Architecture& s) { SetEach(s, &Layer::norms, NormPlaces::kBeforeAndAfter); }},
       {"dropout", [](Architecture& s) { s.dropout = true; }},
       {"learned positions", [](Architecture& s) { s.learned_positions = 5; }},
       {"YaRN", [](Architecture& s) { s.rope.yarn = true; }},
-      {"sliding_window", [](Architecture& s) { SetWindow(s, 5); }},
   };
   Architecture all = Tiny();
   for (const auto& [word, add] : features) {
@@ -291,6 +287,10 @@ TEST(Architecture, WhatTheFamilyDoesNotHaveIsNotTrained) {
       [](Architecture& s) { s.norm.gain = kernels::Gain::kOnePlusWeight; },
       [](Architecture& s) { s.rope.pairs = kernels::RopePairs::kNeighbors; },
       [](Architecture& s) { s.scales_embedding = true; },
+      [](Architecture& s) { s.head_bias = true; },
+      [](Architecture& s) { s.norm.bias = false; },
+      [](Architecture& s) { SetEach(s, &Layer::norms, NormPlaces::kBeforeAndAfter); },
+      [](Architecture& s) { SetEach(s, &Layer::norms, NormPlaces::kShared); },
   };
   for (const auto& change : changes) {
     Architecture spec = Tiny();

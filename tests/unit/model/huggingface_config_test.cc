@@ -74,7 +74,7 @@ TEST(HuggingFaceConfig, EveryFamilySurvivesTheRoundTrip) {
     const Family& family = *FindFamily(name);
     for (const bool has_biases : {false, true}) {
       Architecture spec = BaseOfFamily(name);
-      SetNumLayers(spec, 3);
+      SetNumLayers(spec, 12);  // whole periods of all families
       spec.hidden = 64;
       spec.vocab = 100;
       SetEach(spec, &Attention::heads, 4);
@@ -89,7 +89,7 @@ TEST(HuggingFaceConfig, EveryFamilySurvivesTheRoundTrip) {
       if (family.bias == Bias::kAll) SetAllLinearBiases(spec, true);
       if (family.windows == Windows::kAll) SetWindow(spec, has_biases ? 32 : 0);
       if (family.windows == Windows::kUpper || family.windows == Windows::kListed)
-        SetWindows(spec, 32, {false, has_biases, has_biases});
+        SetWindows(spec, has_biases ? 32 : 0, std::vector<bool>(12, has_biases));
       ASSERT_TRUE(CheckTrainable(spec).ok()) << name << ": " << CheckTrainable(spec);
       const std::string text = ToHuggingFaceConfig(spec, DType::kBF16);
       const absl::StatusOr<Architecture> back = FromHuggingFaceConfig(text, "config.json");

@@ -194,6 +194,9 @@ TEST_P(SegmentMemoryTest, BackwardInTwoPassesUsesTheBytesThatAnalyzeSays) {
   const model::SegmentMemory memory = model::Analyze(bench.segment);
   const at::Tensor input = at::randn({c.shape.tokens(), c.hidden}).to(ToAten(c.dtype));
   const TokenView view = bench.View();
+  // Where no norm comes before the products, the queue also keeps the input, which is here before.
+  const bool keeps_input = LayerAt(spec, 0).norms == model::NormPlaces::kAfter;
+  const int64_t kept_before = keeps_input ? static_cast<int64_t>(input.nbytes()) : 0;
   const int64_t before = device::LiveTensorBytes();
   WeightQueue queue;
   const auto first_pass = [&] {
@@ -203,7 +206,8 @@ TEST_P(SegmentMemoryTest, BackwardInTwoPassesUsesTheBytesThatAnalyzeSays) {
     const int64_t peak = PeakOf([&] {
       dx = runner.BackwardInput(bench.bound, input, view, std::move(saved), std::move(gradient), queue);
     });
-    EXPECT_EQ(device::LiveTensorBytes() - before, memory.queued_bytes + static_cast<int64_t>(dx.nbytes()));
+    EXPECT_EQ(device::LiveTensorBytes() - before,
+              memory.queued_bytes - kept_before + static_cast<int64_t>(dx.nbytes()));
     return peak;
   };
   first_pass();  // whatever the libraries set up once
@@ -560,7 +564,8 @@ TEST(SegmentRunner, LayerGradientMatchesFiniteDifferences) {
     const kernels::Activation activation = model::FindFamily(family)->activation;
     // The second derivative of a squared ReLU jumps at zero.
     const double tolerance = activation == kernels::Activation::kReluSquared ? 1e-4 : 1e-8;
-    HoldAgainstDifferences(DType::kF64, 1e-3, tolerance, /*with_pairs=*/true, family);
+    // Norms after attention and MLP make the derivatives of higher order larger.
+    HoldAgainstDifferences(DType::kF64, 5e-4, tolerance, /*with_pairs=*/true, family);
   }
 }
 

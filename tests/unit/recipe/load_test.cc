@@ -374,7 +374,7 @@ TEST(LoadRecipe, TheDefaultSequenceLengthIsOneThatTheModelSupports) {
   FakeWorld world;
   world.files["/cwd/hf/config.json"] =
       R"({"model_type": "mistral", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
-          "num_attention_heads": 4, "vocab_size": 300, "sliding_window": 96, "max_position_embeddings": 128})";
+          "num_attention_heads": 4, "vocab_size": 300, "sliding_window": 32, "max_position_embeddings": 96})";
   const std::string preset = absl::StrReplaceAll(kMinimal, {{"seq_len = 128\n", ""}});
   const std::string text = absl::StrReplaceAll(preset, {{"preset = \"toy-1m\"", "from = \"hf\""}});
   const absl::StatusOr<LoadedRecipe> loaded = world.Load(text);
@@ -384,13 +384,13 @@ TEST(LoadRecipe, TheDefaultSequenceLengthIsOneThatTheModelSupports) {
   EXPECT_EQ(MustLoad(preset).recipe.data.seq_len, 2048);
   std::vector<std::string> sets = {"data.seq_len=97"};
   EXPECT_THAT(std::string(world.Load(text, sets).status().message()),
-              HasSubstr("set data.seq_len = 96 or less"));
+              HasSubstr("data.seq_len (97) is above model.max_position (96)"));
 }
 
 TEST(LoadRecipe, AModelThatCannotBeTrainedSaysWhatCanBeDoneWithIt) {
   FakeWorld world;
   world.files["/cwd/hf/config.json"] =
-      R"({"model_type": "phi3", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+      R"({"model_type": "olmo2", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
           "num_attention_heads": 4, "vocab_size": 300})";
   for (const char* model : {"model.from=hf", "model.preset=mixtral-8x7b"}) {
     std::vector<std::string> sets = {model};
