@@ -466,8 +466,8 @@ absl::Status CheckStated(const Family& family, const Architecture& spec) {
       {family.states_multipliers || spec.residual_multiplier == 1, "residual_multiplier"},
       {states_logits || spec.logit_multiplier == 1, "logit_multiplier"},
       {(family.score_scale != ScoreScale::kHeadDim) == (attention.scale > 0), "attention_scale"},
-      {family.states_softcaps || attention.softcap == 0, "attention_softcap"},
-      {family.states_softcaps || spec.logit_softcap == 0, "logit_softcap"},
+      {family.states_attention_softcap || attention.softcap == 0, "attention_softcap"},
+      {family.states_logit_softcap || spec.logit_softcap == 0, "logit_softcap"},
   };
   for (const auto& [fits, field] : fields) {
     if (fits) continue;

@@ -436,9 +436,11 @@ double ReadSoftcap(Reader& reader, const char* key, double fallback) {
 }
 
 void ReadMultipliers(Reader& reader, const Family& family, Architecture& spec) {
-  if (family.states_softcaps) {
+  if (family.states_attention_softcap) {
     SetEach(spec, &Attention::softcap,
             ReadSoftcap(reader, "attn_logit_softcapping", family.attention_softcap));
+  }
+  if (family.states_logit_softcap) {
     spec.logit_softcap = ReadSoftcap(reader, "final_logit_softcapping", family.logit_softcap);
   }
   if (family.states_multipliers) {
@@ -694,10 +696,8 @@ Json AsStated(double value) {
 void WriteMultipliers(const Family& family, const Architecture& spec, Json& config) {
   const auto cap = [](double value) { return value > 0 ? Json(value) : Json(nullptr); };
   const Attention& attention = AttentionOf(spec);
-  if (family.states_softcaps) {
-    config["attn_logit_softcapping"] = cap(attention.softcap);
-    config["final_logit_softcapping"] = cap(spec.logit_softcap);
-  }
+  if (family.states_attention_softcap) config["attn_logit_softcapping"] = cap(attention.softcap);
+  if (family.states_logit_softcap) config["final_logit_softcapping"] = cap(spec.logit_softcap);
   if (family.states_multipliers) {
     config["embedding_multiplier"] = spec.embedding_multiplier;
     config["residual_multiplier"] = spec.residual_multiplier;

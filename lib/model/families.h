@@ -95,8 +95,9 @@ struct Family {
   bool has_kv_heads = true;  // whether config.json can state num_key_value_heads
   bool has_head_dim = true;  // whether config.json can state a head_dim other than hidden size / heads
   // Whether config.json can state these fields:
-  bool states_rope_share = false;  // partial_rotary_factor; true as well if the default is not 1
-  bool states_softcaps = false;
+  bool states_rope_share = false;         // partial_rotary_factor; true as well if the default is not 1
+  bool states_attention_softcap = false;  // not in Gemma 3, whose class in transformers does not read it
+  bool states_logit_softcap = false;
   bool states_multipliers = false;  // embedding_multiplier, residual_multiplier, logits_scaling
   ScoreScale score_scale = ScoreScale::kHeadDim;
   // Keys of config.json.

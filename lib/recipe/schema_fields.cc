@@ -222,11 +222,12 @@ void AddModel(Builder& b) {
   of_attention(
       "model.attention_softcap",
       "Attention scores are capped softly at this value: cap * tanh(score / cap). 0 for no cap. Only "
-      "for gemma2, vaultgemma and gemma3_text.",
+      "for gemma2 and vaultgemma.",
       &model::Attention::softcap)
       .AtLeast(0)
       .AtMost(1e6);
-  of_model("model.logit_softcap", "The same for the logits.", &model::Architecture::logit_softcap)
+  of_model("model.logit_softcap", "The same for the logits. Only for gemma2, vaultgemma and gemma3_text.",
+           &model::Architecture::logit_softcap)
       .AtLeast(0)
       .AtMost(1e6);
   of_model("model.embedding_multiplier", "Factor of the embedding's output. Only for granite.",

@@ -337,6 +337,9 @@ TEST(HuggingFaceConfig, TheFormsOfGemma3MeanTheSame) {
               "query_pre_attn_scalar": 64)");
   ASSERT_TRUE(new_form.ok()) << new_form.status();
   EXPECT_EQ(*new_form, *old_form);
+  // modeling_gemma3.py does not pass this cap on to attention.
+  EXPECT_THAT(read(R"("attn_logit_softcapping": 50.0)").status().ToString(),
+              HasSubstr("attn_logit_softcapping"));
   EXPECT_THAT(read(R"("layer_types": ["chunked_attention", "full_attention"])").status().ToString(),
               HasSubstr("layer_types"));
 }

@@ -154,9 +154,11 @@ class Trainer {
     return {gradient, gradient + p.numel};
   }
 
-  nn::BoundParameters Bound(int block) const {
+  nn::BoundParameters Bound(int block) const { return Bound(*step_.graph, block); }
+
+  nn::BoundParameters Bound(const model::Graph& graph, int block) const {
     nn::BoundParameters bound;
-    for (const int parameter : step_.graph->blocks[static_cast<size_t>(block)].parameters) {
+    for (const int parameter : graph.blocks[static_cast<size_t>(block)].parameters) {
       bound.push_back({static_cast<float*>(state_.parameters(ledger_.bucket_of(parameter))) +
                        ledger_.offset_of(parameter)});
     }
@@ -177,8 +179,8 @@ class Trainer {
     for (int block = 0;; ++block) {
       const nn::SegmentRunner runner(device::Device::Cpu(), graph->segment(block), rope.data(),
                                      /*threads=*/1);
-      if (block + 1 == graph->num_blocks()) return runner.Logits(Bound(block), hidden, rows);
-      hidden = runner.Forward(Bound(block), hidden, view, nullptr);
+      if (block + 1 == graph->num_blocks()) return runner.Logits(Bound(*graph, block), hidden, rows);
+      hidden = runner.Forward(Bound(*graph, block), hidden, view, nullptr);
     }
   }
 
