@@ -82,6 +82,7 @@ std::string FormatValue(const Json& value, absl::string_view separator) {
   const size_t newline = separator.rfind('\n');
   if (newline == absl::string_view::npos) return value.dump();
   const absl::string_view indent = separator.substr(newline + 1);
+  if (indent.find_first_not_of(kSpaces) != absl::string_view::npos) return value.dump();
   const bool has_tabs = indent.find('\t') != absl::string_view::npos;
   const std::string lines = value.dump(static_cast<int>(indent.size()), has_tabs ? '\t' : ' ');
   return absl::StrReplaceAll(lines, {{"\n", absl::StrCat("\n", indent)}});

@@ -1,5 +1,6 @@
 #include "model/update_config.h"
 
+#include <algorithm>
 #include <initializer_list>
 #include <utility>
 #include <vector>
@@ -8,15 +9,44 @@
 #include "base/json_text.h"
 #include "base/status.h"
 #include "model/config_json.h"
+#include "model/families.h"
 #include "model/neutral_fields.h"
 
 namespace trainctl::model {
 namespace {
 
+// In the tables rope_scaling and rope_parameters.
 constexpr char kTheta[] = "rope_theta";
+constexpr char kShare[] = "partial_rotary_factor";
+// Outside of them.
 constexpr char kScaling[] = "rope_scaling";
 constexpr char kParameters[] = "rope_parameters";
-constexpr char kShare[] = "partial_rotary_factor";
+constexpr char kWindowTheta[] = "rope_local_base_freq";
+
+constexpr char kLayerTypes[] = "layer_types";
+
+// Keys of the same field. ToHuggingFaceConfig writes one of each row.
+const std::vector<std::vector<std::string>>& KeysOfSizes() {
+  static const auto* keys = new std::vector<std::vector<std::string>>{
+      {"num_hidden_layers", "n_layer", "n_layers"},
+      {"hidden_size", "n_embd", "n_embed", "d_model"},
+      {"num_attention_heads", "n_head", "n_heads"},
+      {"intermediate_size", "n_inner", "ffn_dim"},
+      {"max_position_embeddings", "n_positions", "max_seq_len"},
+  };
+  return *keys;
+}
+
+// Whether the models are the same, whatever kinds of layers they have that no layer is of.
+bool AreSame(Architecture a, const Architecture& b) {
+  if (NumLayers(a) != NumLayers(b)) return false;
+  for (int64_t i = 0; i < NumLayers(a); ++i) {
+    if (LayerAt(a, i) != LayerAt(b, i)) return false;
+  }
+  a.kinds = b.kinds;
+  a.layers = b.layers;
+  return a == b;
+}
 
 class Updater {
  public:
@@ -26,7 +56,8 @@ class Updater {
       : text_(text),
         file_(Json::parse(text)),
         old_config_(std::move(old_config)),
-        new_config_(std::move(new_config)) {}
+        new_config_(std::move(new_config)),
+        family_(*FindFamily(new_config_["model_type"].get<std::string>())) {}
 
   const std::string& text() const { return text_; }
 
@@ -38,22 +69,20 @@ class Updater {
 
   // transformers 5 writes `dtype`, and earlier versions `torch_dtype`.
   void SetDType() {
-    const Json& name = new_config_["torch_dtype"];
-    const char* const key = file_.contains("dtype") ? "dtype" : "torch_dtype";
-    for (const char* each : {"dtype", "torch_dtype"}) {
-      if (file_.contains(each) ? file_[each] != name : each == absl::string_view(key)) Set(each, name);
-    }
+    const Json name = new_config_["torch_dtype"];
+    const bool has_new_name = file_.contains("dtype");
+    if (has_new_name) Set("dtype", name);
+    if (!has_new_name || file_.contains("torch_dtype")) Set("torch_dtype", name);
   }
 
   // The file may be that of a model without its head.
-  void SetClass() {
-    constexpr char kClass[] = "architectures";
-    if (!file_.contains(kClass) || file_[kClass] != new_config_[kClass]) Copy(kClass);
-  }
+  void SetClass() { Copy("architectures"); }
 
   void SetChangedFields() {
     for (const auto& [key, value] : new_config_.items()) {
-      if (!IsOfRope(key) && value != OldValueOf(key)) Copy(key);
+      if (IsOfRope(key) || value == OldValueOf(key)) continue;
+      const bool is_per_layer = key == kLayerTypes || key == "no_rope_layers";
+      if (!is_per_layer || file_.contains(key)) SetEverySpelling(key, value);
     }
     if (IsRopeChanged()) SetRope();
     SetLayerTypes();
@@ -62,69 +91,108 @@ class Updater {
   // A field that the file does not have may follow from those that were changed.
   void AddAbsentFields() {
     for (const auto& [key, value] : new_config_.items()) {
-      if (!IsOfRope(key) && !file_.contains(key) && !IsNeutral(key, value)) Copy(key);
+      if (!IsOfRope(key) && SpellingsOf(key).empty() && !IsNeutral(key, value)) Set(key, value);
     }
   }
 
  private:
   // These may be in a table, so SetRope sets them.
-  static bool IsOfRope(const std::string& key) { return key == kTheta || key == kScaling || key == kShare; }
+  bool IsOfRope(const std::string& key) const {
+    return key == family_.rope_theta_key || key == family_.rope_share_key || key == kScaling ||
+           key == kWindowTheta;
+  }
 
   Json OldValueOf(const std::string& key) const {
     return old_config_.contains(key) ? old_config_[key] : Json();
   }
 
   void Set(const std::string& key, const Json& value) {
+    if (file_.contains(key) && file_[key] == value) return;
     text_ = WithJsonField(text_, key, value);
     file_[key] = value;
   }
 
-  void Copy(const std::string& key) { Set(key, new_config_[key]); }
+  void Copy(const std::string& key) {
+    if (new_config_.contains(key)) Set(key, Json(new_config_[key]));
+  }
+
+  // Returns the keys of the file for the same field.
+  std::vector<std::string> SpellingsOf(const std::string& key) const {
+    std::vector<std::string> keys = {key};
+    for (const std::vector<std::string>& row : KeysOfSizes()) {
+      if (std::find(row.begin(), row.end(), key) != row.end()) keys = row;
+    }
+    keys.erase(
+        std::remove_if(keys.begin(), keys.end(), [&](const auto& each) { return !file_.contains(each); }),
+        keys.end());
+    return keys;
+  }
+
+  void SetEverySpelling(const std::string& key, const Json& value) {
+    const std::vector<std::string> spellings = SpellingsOf(key);
+    for (const std::string& spelling : spellings) Set(spelling, value);
+    if (spellings.empty()) Set(key, value);
+  }
 
   bool IsRopeChanged() const {
-    for (const char* key : {kTheta, kScaling, kShare}) {
-      if (new_config_.contains(key) && new_config_[key] != OldValueOf(key)) return true;
+    for (const auto& [key, value] : new_config_.items()) {
+      if (IsOfRope(key) && value != OldValueOf(key)) return true;
     }
     return false;
   }
 
-  // Whether a table of the file has the field.
-  bool HasInTable(const char* table, const char* key) const {
-    return file_.contains(table) && file_[table].is_object() && file_[table].contains(key);
+  // Returns the new content of a table.
+  Json RopeTable(const Json& before, bool has_theta) const {
+    Json table = new_config_[kScaling];
+    if (table.is_null()) table = {{"rope_type", "default"}};
+    if (has_theta || before.contains(kTheta)) table[kTheta] = new_config_[family_.rope_theta_key];
+    if (before.contains(kShare) && new_config_.contains(family_.rope_share_key))
+      table[kShare] = new_config_[family_.rope_share_key];
+    return table;
   }
 
   void SetRope() {
-    const bool has_parameters = file_.contains(kParameters) && file_[kParameters].is_object();
-    const bool has_scaling = file_.contains(kScaling) && file_[kScaling].is_object();
+    bool has_table = false;
+    bool has_theta = false;  // whether a table has it
     bool has_share = false;
-    for (const char* table : {kScaling, kParameters}) {
-      if (table == kScaling ? !has_scaling : !has_parameters) continue;
-      Json value = new_config_[kScaling];
-      if (value.is_null()) value = {{"rope_type", "default"}};
-      if (table == kParameters || HasInTable(table, kTheta)) value[kTheta] = new_config_[kTheta];
-      if (HasInTable(table, kShare) && new_config_.contains(kShare)) {
-        value[kShare] = new_config_[kShare];
-        has_share = true;
+    bool has_window_theta = false;
+    for (const char* key : {kScaling, kParameters}) {
+      if (!file_.contains(key) || !file_[key].is_object()) continue;
+      Json table = file_[key];
+      const bool is_by_type = table.contains("sliding_attention");
+      Json& of_most = is_by_type ? table["full_attention"] : table;
+      of_most = RopeTable(of_most, /*has_theta=*/key == kParameters);
+      if (is_by_type) {
+        table["sliding_attention"][kTheta] = new_config_[kWindowTheta];
+        has_window_theta = true;
       }
-      Set(table, value);
+      has_table = true;
+      has_theta = has_theta || of_most.contains(kTheta);
+      has_share = has_share || of_most.contains(kShare);
+      Set(key, table);
     }
-    if (!has_parameters && !has_scaling && !new_config_[kScaling].is_null()) Copy(kScaling);
-    if (file_.contains(kTheta) || !has_parameters) Copy(kTheta);
-    if (new_config_.contains(kShare) && (file_.contains(kShare) || !has_share)) Copy(kShare);
+    if (!has_table && !new_config_[kScaling].is_null()) Copy(kScaling);
+    if (!has_theta || file_.contains(family_.rope_theta_key)) Copy(family_.rope_theta_key);
+    if (!has_share || file_.contains(family_.rope_share_key)) Copy(family_.rope_share_key);
+    if (!has_window_theta || file_.contains(kWindowTheta)) Copy(kWindowTheta);
   }
 
-  // All layers of trained models are of one type.
+  // A list that ToHuggingFaceConfig does not write, because all layers of the family are of one type.
   void SetLayerTypes() {
-    const auto types = file_.find("layer_types");
+    const auto types = file_.find(kLayerTypes);
     const auto layers = new_config_["num_hidden_layers"].get<size_t>();
-    if (types == file_.end() || !types->is_array() || types->empty() || types->size() == layers) return;
-    Set("layer_types", Json(std::vector<Json>(layers, types->front())));
+    if (new_config_.contains(kLayerTypes) || types == file_.end() || !types->is_array() || types->empty() ||
+        types->size() == layers) {
+      return;
+    }
+    Set(kLayerTypes, Json(std::vector<Json>(layers, types->front())));
   }
 
   std::string text_;
   Json file_;
   const Json old_config_;
-  Json new_config_;
+  const Json new_config_;
+  const Family& family_;
 };
 
 }  // namespace
@@ -140,10 +208,10 @@ std::optional<std::string> UpdateConfig(absl::string_view config_json, const Arc
   updater.SetTokens(*special, tokens);
   updater.SetDType();
   updater.SetClass();
-  if (*described == spec) return updater.text();
+  if (AreSame(*described, spec)) return updater.text();
   const auto is_right = [&] {
     const absl::StatusOr<Architecture> read = FromHuggingFaceConfig(updater.text(), kWhat);
-    return read.ok() && *read == spec;
+    return read.ok() && AreSame(*read, spec);
   };
   updater.SetChangedFields();
   if (is_right()) return updater.text();

@@ -14,7 +14,7 @@ namespace trainctl::model {
 
 // Returns `config_json` with new values for the fields that do not describe `spec`, `dtype` (the type of the
 // weights) and `tokens`. Keeps every other byte, so that fields that trainctl does not use are not lost.
-// FromHuggingFaceConfig reads `spec` from the result.
+// FromHuggingFaceConfig reads the same layers and other fields from the result.
 //
 // Returns nullopt if `config_json` cannot be updated, for example because it describes a model of another
 // model_type. Use ToHuggingFaceConfig then. `spec` must be trainable.

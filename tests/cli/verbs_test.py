@@ -896,9 +896,10 @@ def a_batch_shows_its_text(c):
         c.fail("text: %s" % batch)
     # Tokens of another tokenizer than the recipe's.
     c.expect(0, ["data", "prepare", "words.txt", "--tokenizer", "own.json", "--out", "prepared"])
-    c.write("prepared.toml", recipe % "prepared.bin")
-    printed = c.expect(0, ["data", "batch", "prepared.toml", "--step", "1", "--set", "model.vocab=300"])
-    batch = json.loads(c.run("data", "batch", "prepared.toml", "--step", "1", "--json", "--set", "model.vocab=300").stdout)
+    c.write("prepared.toml", recipe.replace("whole", "documents") % "prepared.bin")
+    prepared = ["data", "batch", "prepared.toml", "--step", "1", "--set", "model.vocab=300"]
+    printed = c.expect(0, prepared)
+    batch = json.loads(c.expect(0, prepared + ["--json"]))
     if "  text " in printed or batch["sequences"][0]["text"] is not None:
         c.fail("the text of other tokens: %s" % printed)
 

@@ -30,6 +30,8 @@ TEST(JsonText, ANewFieldIsWrittenLikeTheOthers) {
   EXPECT_EQ(WithJsonField(R"({"a":1,"b":2})", "c\"", Json::array({1, 2})), R"({"a":1,"b":2,"c\"": [1,2]})");
   EXPECT_EQ(WithJsonField(R"({"a": {"b": 1}})", "b", 2), R"({"a": {"b": 1}, "b": 2})");
   EXPECT_EQ(WithJsonField(" { } ", "a", true), R"({"a":true})");
+  EXPECT_EQ(WithJsonField("{\"a\": 1\n, \"b\": 2\n}", "c", Json::array({1, 2})),
+            "{\"a\": 1\n, \"b\": 2\n, \"c\": [1,2]\n}");
 }
 
 }  // namespace

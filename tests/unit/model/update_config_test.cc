@@ -7,12 +7,12 @@
 #include "absl/strings/str_replace.h"
 #include "base/json.h"
 #include "model/config_json.h"
+#include "model/families.h"
 
 namespace trainctl::model {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 // As transformers 5 writes it, and with fields and spellings that only this file has.
 constexpr char kConfig[] = R"({
@@ -116,6 +116,74 @@ TEST(UpdateConfig, RopeKeepsItsForm) {
   }
   spec.rope.scaling.reset();
   EXPECT_EQ(updated(kConfig)["rope_parameters"], (Json{{"rope_type", "default"}, {"rope_theta", 5e5}}));
+}
+
+// GPT-2 has names of its own for its sizes.
+TEST(UpdateConfig, ASizeIsWrittenUnderTheNameOfTheFile) {
+  constexpr char kGpt2[] =
+      R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1, "n_ctx": 32, "n_embd": 64,
+          "n_head": 4, "n_inner": null, "n_layer": 2, "n_positions": 32, "vocab_size": 100, "dtype": "bfloat16"})";
+  Architecture spec = SpecOf(kGpt2);
+  EXPECT_EQ(UpdateConfig(kGpt2, spec, DType::kBF16, {}), kGpt2);
+  SetNumLayers(spec, 3);
+  EXPECT_EQ(UpdateConfig(kGpt2, spec, DType::kBF16, {}),
+            absl::StrReplaceAll(kGpt2, {{"\"n_layer\": 2", "\"n_layer\": 3"}}));
+  SetEach(spec, &Mlp::ffn, 80);
+  EXPECT_EQ(UpdateConfig(kGpt2, spec, DType::kBF16, {}),
+            absl::StrReplaceAll(kGpt2, {{"\"n_layer\": 2", "\"n_layer\": 3"}, {"null", "80"}}));
+}
+
+// Gemma 3 has a table for each type of layer.
+TEST(UpdateConfig, TablesOfTypesOfLayersStayApart) {
+  constexpr char kGemma3[] =
+      R"({"model_type": "gemma3_text", "architectures": ["Gemma3ForCausalLM"], "hidden_size": 64,
+          "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+          "head_dim": 16, "vocab_size": 100, "sliding_window": 32, "use_cache": true, "dtype": "bfloat16",
+          "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+          "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0},
+                              "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}})";
+  Architecture spec = SpecOf(kGemma3);
+  EXPECT_EQ(UpdateConfig(kGemma3, spec, DType::kBF16, {}), kGemma3);
+  spec.rope.theta = 5e5;
+  SetNumLayers(spec, 2);
+  const std::string text = UpdateConfig(kGemma3, spec, DType::kBF16, {}).value_or("{}");
+  const absl::StatusOr<Architecture> read = FromHuggingFaceConfig(text, "config.json");
+  ASSERT_TRUE(read.ok()) << text;
+  EXPECT_EQ(*read, spec) << text;
+  const Json config = Json::parse(text);
+  EXPECT_EQ(config["layer_types"], Json::array({"sliding_attention", "full_attention"}));
+  EXPECT_EQ(config["rope_parameters"],
+            Json::parse(R"({"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 500000.0},
+                            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}})"));
+  EXPECT_FALSE(config.contains("rope_theta") || config.contains("rope_local_base_freq"));
+}
+
+TEST(UpdateConfig, EveryFamilyIsUpdatedInPlace) {
+  for (const std::string& name : NamedFamilies()) {
+    const Family& family = *FindFamily(name);
+    Architecture spec = BaseOfFamily(name);
+    SetNumLayers(spec, 6);
+    spec.hidden = 64;
+    spec.vocab = 100;
+    SetEach(spec, &Attention::heads, 4);
+    SetEach(spec, &Attention::kv_heads, family.has_kv_heads ? 2 : 4);
+    SetEach(spec, &Attention::head_dim, 16);
+    SetEach(spec, &Mlp::ffn, 96);
+    if (family.bias == Bias::kAll) SetAllLinearBiases(spec, true);
+    ASSERT_TRUE(CheckTrainable(spec).ok()) << name << ": " << CheckTrainable(spec);
+    const std::string text = absl::StrReplaceAll(ToHuggingFaceConfig(spec, DType::kBF16),
+                                                 {{"{\n", "{\n  \"use_cache\": false,\n"}});
+    EXPECT_EQ(UpdateConfig(text, spec, DType::kBF16, {}), text);
+    SetNumLayers(spec, 3);
+    SetEach(spec, &Mlp::ffn, 80);
+    if (!family.learned_positions) spec.rope.theta = 12345.5;
+    const std::optional<std::string> updated = UpdateConfig(text, spec, DType::kBF16, {});
+    ASSERT_TRUE(updated.has_value()) << name << ": " << text;
+    // The spec may have a kind that none of its layers is of any more.
+    EXPECT_EQ(ToHuggingFaceConfig(*FromHuggingFaceConfig(*updated, "config.json"), DType::kBF16),
+              ToHuggingFaceConfig(spec, DType::kBF16));
+    EXPECT_THAT(*updated, HasSubstr("\"use_cache\": false"));
+  }
 }
 
 // The file has neither head_dim nor num_key_value_heads, and other sizes would follow from the new ones.

@@ -272,10 +272,7 @@ TEST_F(GenerateTest, AnExportKeepsTheFoldersOwnConfigExceptForWhatChanged) {
                                 {{"layers\": 3", "layers\": 2"},
                                  {"bfloat16", "float32"},
                                  {R"("layer_types": ["full_attention", "full_attention", "full_attention"])",
-                                  R"("layer_types": [
-        "full_attention",
-        "full_attention"
-    ])"}}));
+                                  R"("layer_types": ["full_attention","full_attention"])"}}));
   EXPECT_THAT(exported->notes, IsEmpty());
 }
 
