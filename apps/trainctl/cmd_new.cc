@@ -56,7 +56,7 @@ absl::StatusOr<ExitCode> Run(const NewOptions& options, const Output& output) {
     const Json json = {{"schema", "trainctl.new.v1"}, {"preset", starter->name}, {"path", options.out}};
     std::puts(PrintableJson(json).c_str());
   } else {
-    std::printf("%s: %s\n%s\n", launcher::PrintableText(options.out).c_str(), starter->summary,
+    std::printf("%s: %s\n%s\n", launcher::PrintableText(options.out).c_str(), starter->summary.c_str(),
                 recipe::StarterBefore(*starter, ShellQuote(options.out)).c_str());
   }
   return ExitCode::kOk;
