@@ -240,7 +240,7 @@ def rows_of_a_sweep_appear_as_they_come(c):
 @case
 def what_cannot_be_trained_says_how_it_is_planned(c):
     c.write("m/config.json", json.dumps({
-        "model_type": "phi3", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+        "model_type": "olmo2", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
         "num_attention_heads": 4, "vocab_size": 300}))
     c.write("a.txt", "some text of mine\n" * 200)
     c.write("r.toml", 'recipe_version = 1\n[model]\nfrom = "m"\n[data]\nseq_len = 8\n[[data.train]]\n'
