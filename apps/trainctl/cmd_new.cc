@@ -4,13 +4,17 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "apps/trainctl/command.h"
+#include "apps/trainctl/new_finetune.h"
 #include "apps/trainctl/output_options.h"
 #include "apps/trainctl/text_table.h"
 #include "base/json.h"
 #include "base/output_file.h"
 #include "base/shell_quote.h"
+#include "base/status.h"
 #include "launcher/printable_text.h"
 #include "recipe/starter.h"
 
@@ -19,6 +23,8 @@ namespace {
 
 struct NewOptions {
   std::string preset;
+  std::string from;
+  std::vector<std::string> data;
   std::string out = "recipe.toml";
   bool list = false;
   OutputRules output_rules;
@@ -41,6 +47,13 @@ absl::StatusOr<ExitCode> List(const Output& output) {
 
 absl::StatusOr<ExitCode> Run(const NewOptions& options, const Output& output) {
   if (options.list) return List(output);
+  if (!options.from.empty()) {
+    if (!options.preset.empty() && options.preset != "finetune") {
+      return UsageError(absl::StrCat("--from writes a recipe for fine-tuning; leave out ", options.preset));
+    }
+    return NewFineTune({options.from, options.data, options.out, options.output_rules}, output);
+  }
+  if (!options.data.empty()) return UsageError("--data requires --from FOLDER");
   const recipe::Starter* starter = &recipe::Starters()[0];
   if (!options.preset.empty()) {
     TRAINCTL_ASSIGN_OR_RETURN(starter, recipe::FindStarter(options.preset));
@@ -56,7 +69,7 @@ absl::StatusOr<ExitCode> Run(const NewOptions& options, const Output& output) {
     const Json json = {{"schema", "trainctl.new.v1"}, {"preset", starter->name}, {"path", options.out}};
     std::puts(PrintableJson(json).c_str());
   } else {
-    std::printf("%s: %s\n%s\n", launcher::PrintableText(options.out).c_str(), starter->summary,
+    std::printf("%s: %s\n%s\n", launcher::PrintableText(options.out).c_str(), starter->summary.c_str(),
                 recipe::StarterBefore(*starter, ShellQuote(options.out)).c_str());
   }
   return ExitCode::kOk;
@@ -69,6 +82,10 @@ void AddNew(CLI::App& app, Action& action) {
   auto options = std::make_shared<NewOptions>();
   verb->add_option("PRESET", options->preset, "Kind of recipe to write (default: text); see --list")
       ->type_name("PRESET");
+  verb->add_option("--from", options->from,
+                   "Write a recipe for fine-tuning this Hugging Face folder, with settings for its size")
+      ->type_name("FOLDER");
+  verb->add_option("--data", options->data, "With --from, files to train on (repeatable)")->type_name("FILE");
   verb->add_option("--out", options->out, "File to write; - for stdout")
       ->type_name("FILE")
       ->capture_default_str();

@@ -30,6 +30,7 @@ struct Command {
 
 void AddData(CLI::App& app, Action& action);
 void AddNew(CLI::App& app, Action& action);
+void AddModels(CLI::App& app, Action& action);
 void AddTokenizer(CLI::App& app, Action& action);
 void AddRecipe(CLI::App& app, Action& action);
 void AddCheckpoint(CLI::App& app, Action& action);

@@ -42,15 +42,16 @@ constexpr char kUnlisted[] = "";
 
 // In the order of --help; verbs of one group are adjacent.
 constexpr std::array kCommands = {
-    Command{kStart, AddNew},         Command{kStart, AddRecipe},   Command{kStart, AddPlan},
-    Command{kStart, AddVerify},      Command{kRun, AddLaunch},     Command{kRun, AddResume},
-    Command{kRun, AddSave},          Command{kRun, AddStop},       Command{kLook, AddRuns},
-    Command{kLook, AddStatus},       Command{kLook, AddLogs},      Command{kLook, AddEvents},
-    Command{kLook, AddReport},       Command{kLook, AddTrace},     Command{kLook, AddExport},
-    Command{kData, AddData},         Command{kData, AddTokenizer}, Command{kData, AddCheckpoint},
-    Command{kData, AddGenerate},     Command{kData, AddEval},      Command{kMachine, AddDoctor},
-    Command{kMachine, AddCalibrate}, Command{kMachine, AddScore},  Command{kOther, AddCompletions},
-    Command{kOther, AddMan},         Command{kOther, AddVersion},  Command{kUnlisted, AddAgent},
+    Command{kStart, AddNew},         Command{kStart, AddRecipe},      Command{kStart, AddPlan},
+    Command{kStart, AddVerify},      Command{kRun, AddLaunch},        Command{kRun, AddResume},
+    Command{kRun, AddSave},          Command{kRun, AddStop},          Command{kLook, AddRuns},
+    Command{kLook, AddStatus},       Command{kLook, AddLogs},         Command{kLook, AddEvents},
+    Command{kLook, AddReport},       Command{kLook, AddTrace},        Command{kLook, AddExport},
+    Command{kData, AddData},         Command{kData, AddTokenizer},    Command{kData, AddCheckpoint},
+    Command{kData, AddModels},       Command{kData, AddGenerate},     Command{kData, AddEval},
+    Command{kMachine, AddDoctor},    Command{kMachine, AddCalibrate}, Command{kMachine, AddScore},
+    Command{kOther, AddCompletions}, Command{kOther, AddMan},         Command{kOther, AddVersion},
+    Command{kUnlisted, AddAgent},
 };
 
 bool JsonRequested(const CLI::App& app) {

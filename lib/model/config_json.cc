@@ -20,8 +20,6 @@
 namespace trainctl::model {
 namespace {
 
-bool IsTrained(const Family& family) { return family.class_name != nullptr; }
-
 // A whole number, also if it is written as 512.0.
 std::optional<int64_t> WholeNumber(const Json& value) {
   constexpr double kMost = double{int64_t{1} << 53};  // every whole number below has a double of its own

@@ -54,6 +54,7 @@ enum class ScoreScale : uint8_t {
 // The values come from modeling_*.py and configuration_*.py in huggingface/transformers.
 struct Family {
   const char* model_type;
+  const char* models;  // published models of the family, such as "Qwen 3, dense"
   bool gated = true;
   kernels::Activation activation = kernels::Activation::kSiLU;
   NormKind norm = NormKind::kRms;
@@ -121,6 +122,8 @@ struct Family {
 inline constexpr int64_t kNoRopeLayerInterval = 4;
 
 absl::Span<const Family> Families();
+// Returns whether this version trains the family. Other families can only be planned, for other trainers.
+inline bool IsTrained(const Family& family) { return family.class_name != nullptr; }
 // Returns null if the family is not known.
 const Family* FindFamily(absl::string_view model_type);
 

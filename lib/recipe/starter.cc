@@ -25,12 +25,12 @@ std::vector<Starter> AllStarters() {
        "a small Llama model trained on text files, on this machine's CPU",
        "Put text files (*.txt) into data/ next to the recipe, then run: trainctl plan {recipe}",
        {{"run.name", "\"text\""},
-        {"run.seed", nullptr, kChoice},
+        {"run.seed", "", kChoice},
         {"model.preset", "\"toy-5m\""},
         {"model.vocab", "256"},
         {"data.tokenizer", "\"byte\""},
         {"data.seq_len", "256"},
-        {"data.packing", nullptr, kChoice},
+        {"data.packing", "", kChoice},
         {"data.train[0].name", "\"mine\""},
         {"data.train[0].files", "[\"data/**/*.txt\"]"},
         {"data.eval[0].name", "\"held-out\""},
@@ -38,16 +38,16 @@ std::vector<Starter> AllStarters() {
         {"train.tokens", "\"10M\""},
         {"train.batch_sequences", "32"},
         {"train.precision", "\"auto\""},
-        {"train.eval_every", nullptr, kChoice},
+        {"train.eval_every", "", kChoice},
         {"optimizer.lr", "2e-3"},
         {"optimizer.min_lr", "2e-4"},
         {"optimizer.warmup_steps", "50"},
-        {"optimizer.lr_schedule", nullptr, kChoice},
+        {"optimizer.lr_schedule", "", kChoice},
         {"cluster.device", "\"cpu\""},
         {"cluster.devices_per_node", "2"},
         {"parallel.zero_stage", "\"auto\"", kChoice},
         {"checkpoint.every_steps", "200"},
-        {"checkpoint.keep", nullptr, kChoice}}},
+        {"checkpoint.keep", "", kChoice}}},
       {"jsonl",
        "a small Llama model trained on two JSONL sources, mixed by weight",
        "Create data/web.jsonl, data/books.jsonl and data/eval.jsonl (one JSON object with a \"text\" field "
@@ -59,7 +59,7 @@ std::vector<Starter> AllStarters() {
         {"data.seq_len", "512"},
         {"data.train[0].name", "\"web\""},
         {"data.train[0].files", "[\"data/web.jsonl\"]"},
-        {"data.train[0].text_field", nullptr, kChoice},
+        {"data.train[0].text_field", "", kChoice},
         {"data.train[0].weight", "0.8"},
         {"data.train[1].name", "\"books\""},
         {"data.train[1].files", "[\"data/books.jsonl\"]"},
@@ -74,12 +74,12 @@ std::vector<Starter> AllStarters() {
         {"optimizer.lr", "1e-3"},
         {"optimizer.min_lr", "1e-4"},
         {"optimizer.warmup_steps", "100"},
-        {"optimizer.weight_decay", nullptr, kChoice},
+        {"optimizer.weight_decay", "", kChoice},
         {"cluster.device", "\"cpu\""},
         {"cluster.devices_per_node", "2"},
         {"cluster.memory_limit", "\"auto\"", kChoice},
         {"checkpoint.every", "\"15m\""},
-        {"launch.max_restarts", nullptr, kChoice}}},
+        {"launch.max_restarts", "", kChoice}}},
       {"finetune",
        "fine-tuning a Hugging Face model on prompts and answers",
        "Put the model (config.json, tokenizer.json, *.safetensors) into model/ and create data/train.jsonl "
@@ -88,7 +88,7 @@ std::vector<Starter> AllStarters() {
         {"model.from", "\"model\""},
         {"model.weights", "\"from\""},
         {"data.tokenizer", "\"model\""},
-        {"data.long_documents", nullptr, kChoice},
+        {"data.long_documents", "", kChoice},
         {"data.train[0].name", "\"answers\""},
         {"data.train[0].files", "[\"data/train.jsonl\"]"},
         {"data.train[0].prompt_field", "\"prompt\""},
@@ -101,7 +101,7 @@ std::vector<Starter> AllStarters() {
         {"optimizer.lr", "2e-5"},
         {"optimizer.warmup_steps", "20"},
         {"optimizer.lr_schedule", "\"linear\""},
-        {"optimizer.clip_norm", nullptr, kChoice},
+        {"optimizer.clip_norm", "", kChoice},
         {"cluster.device", "\"cpu\""},
         {"parallel.recompute", "\"auto\"", kChoice},
         {"checkpoint.every_steps", "100"}}},
@@ -144,7 +144,7 @@ std::vector<Starter> AllStarters() {
         {"cluster.nodes", "4"},
         {"parallel.ep", "\"auto\"", kChoice},
         {"plan.framework", "\"megatron-core\""},
-        {"plan.objective", nullptr, kChoice},
+        {"plan.objective", "", kChoice},
         {"plan.price_per_gpu_hour", "2.5", kChoice},
         {"plan.deadline", "\"2160h\"", kChoice},
         {"plan.gpu_mtbf", "\"50000h\"", kChoice}}},
@@ -174,6 +174,7 @@ Place PlaceOf(absl::string_view key) {
 }
 
 void AddComment(std::string& text, absl::string_view comment) {
+  if (comment.empty()) return;
   std::string line = "#";
   for (absl::string_view word : absl::StrSplit(comment, ' ', absl::SkipEmpty())) {
     if (line.size() > 1 && line.size() + 1 + word.size() > kLineColumns) {
@@ -237,8 +238,9 @@ std::string StarterText(const Starter& starter, absl::string_view file_name) {
     }
     AddComment(text,
                field->unit.empty() ? field->doc : absl::StrCat(field->doc, " Unit: ", field->unit, "."));
+    AddComment(text, line.note);
     absl::StrAppend(&text, line.is_comment ? "#" : "", place.leaf, " = ",
-                    line.value == nullptr ? DefaultToml(*field) : line.value, "\n");
+                    line.value.empty() ? DefaultToml(*field) : line.value, "\n");
   }
   return text;
 }

@@ -1,4 +1,4 @@
-// Starter recipes for `trainctl new`, a few lines each. Their comments are generated from the schema, so they
+// Starter recipes for `trainctl new`, a few lines each. Most comments are generated from the schema, so they
 // never go out of date. Pure; thread-safe.
 #pragma once
 
@@ -14,16 +14,17 @@ namespace trainctl::recipe {
 // A field set to `value` (TOML). If `is_comment`, the line is commented out, to show an option that keeps its
 // default.
 struct StarterLine {
-  const char* key;  // for example "train.steps" or "data.train[0].files"
-  // Null means the field's default, which must be a value rather than a rule.
-  const char* value;
+  std::string key;  // for example "train.steps" or "data.train[0].files"
+  // Empty means the field's default, which must be a value rather than a rule.
+  std::string value;
   bool is_comment = false;
+  std::string note = {};  // comment to add to the schema's
 };
 
 struct Starter {
-  const char* name;                // for example "text"
-  const char* summary;             // one-line description for --list and the top of the file
-  const char* before;              // preparation steps; `{recipe}` is replaced by the recipe's file name
+  std::string name;                // for example "text"
+  std::string summary;             // one-line description for --list and the top of the file
+  std::string before;              // preparation steps; `{recipe}` is replaced by the recipe's file name
   std::vector<StarterLine> lines;  // fields of the same table must be adjacent
 };
 

@@ -17,7 +17,7 @@ COUNTS = os.path.join("tests", "checks", "prose_counts.txt")
 MAX_WORDS = 40
 AREAS = ("docs", "headers", "strings")
 # Written by a program from the strings of its source.
-GENERATED = ("docs/reference/recipe.md", "docs/reference/score-settings.md")
+GENERATED = ("docs/reference/models.md", "docs/reference/recipe.md", "docs/reference/score-settings.md")
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**/*.md")
 HEADERS = ("lib/*/*.h", "kernels/*.h", "apps/*/*.h")
 SOURCES = ("apps/trainctl/*.cc", "lib/recipe/*.cc", "lib/launcher/*.cc", "lib/run/*.cc", "lib/doctor/*.cc")

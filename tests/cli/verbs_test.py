@@ -240,7 +240,7 @@ def rows_of_a_sweep_appear_as_they_come(c):
 @case
 def what_cannot_be_trained_says_how_it_is_planned(c):
     c.write("m/config.json", json.dumps({
-        "model_type": "phi3", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+        "model_type": "olmo2", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
         "num_attention_heads": 4, "vocab_size": 300}))
     c.write("a.txt", "some text of mine\n" * 200)
     c.write("r.toml", 'recipe_version = 1\n[model]\nfrom = "m"\n[data]\nseq_len = 8\n[[data.train]]\n'
@@ -265,6 +265,116 @@ def new_overwrites_only_with_force(c):
     c.expect(5, ["new", "--out", "no/such/folder.toml"], "no/such/folder.toml")
     c.expect(2, ["new", "tekst"], "did you mean text?")
     c.expect(0, ["new", "--out", "-"], "recipe_version = 1")
+
+
+@case
+def models_are_listed(c):
+    c.expect(0, ["models"], "differs from Llama in", "qwen3", "norms of queries and keys", "only planned", "mixtral", "8.03B")
+    listed = json.loads(c.expect(0, ["models", "--json"]))
+    trained = [family["model_type"] for family in listed["families"] if family["trained"]]
+    # The error for a model that is not trained lists the same families.
+    c.write("m/config.json", json.dumps({"model_type": "olmo2", "hidden_size": 8, "intermediate_size": 12,
+                                         "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 256}))
+    said = c.expect(2, ["new", "--from", "m"], "--from: ")
+    if sorted(re.search(r"trains model_type ([^;]*)", said).group(1).split(", ")) != sorted(trained):
+        c.fail("models lists %s, but the error is %s" % (trained, said))
+    presets = {preset["name"]: preset for preset in listed["presets"]}
+    if presets["llama3.1-8b"]["parameters"] != 8030261248 or presets["gpt-oss-20b"]["trained"]:
+        c.fail("presets: %s" % presets)
+    with open(ROOT + "/docs/reference/models.md") as file:
+        if c.expect(0, ["models", "--markdown"]) != file.read():
+            c.fail("run: trainctl models --markdown > docs/reference/models.md")
+    c.expect(2, ["models", "--markdown", "--json"], "use only one of them")
+
+
+def examples(names, count=400):
+    """JSON lines with these string fields."""
+    return "".join(json.dumps({name: "%s of example %d" % (name, i) for name in names}) + "\n" for i in range(count))
+
+
+@case
+def new_from_a_folder_is_ready_to_use(c):
+    write_weights(c.dir + "/m/model.safetensors", tiny_llama(c.dir + "/m"))
+    c.write("data/a.jsonl", examples(["question", "answer"]))
+    new = ["new", "--from", "m", "--data", "data/a.jsonl"]
+    c.expect(0, new, "recipe.toml: fine-tuning a Hugging Face model", "question (prompt), answer", "Fits this machine: ",
+             "trainctl plan recipe.toml")
+    c.expect(0, ["recipe", "check", "recipe.toml", "--all"], "this machine has everything it needs")
+    c.expect(0, ["plan", "recipe.toml"], "Chosen: ")
+    shown = json.loads(c.expect(0, ["recipe", "show", "recipe.toml", "--json"]))["recipe"]
+    if shown["train"]["steps"] <= shown["optimizer"]["warmup_steps"] or shown["data"]["train"][0]["prompt_field"] != "question":
+        c.fail("the recipe is %s" % shown)
+    c.expect(2, new, "recipe.toml exists", "--force")
+    c.expect(0, [*new, "--force"])
+    c.expect(0, [*new, "--out", "-"], "recipe_version = 1", 'from = "m"')
+    # Paths are relative to the recipe.
+    os.makedirs(c.dir + "/recipes")
+    report = json.loads(c.expect(0, [*new, "--out", "recipes/r.toml", "--json"]))
+    if not report["fits"] or report["predicted_bytes"] > report["limit_bytes"] or report["parameters"] < 4000:
+        c.fail("--json: %s" % report)
+    if 'from = "../m"' not in c.read("recipes/r.toml") or '["../data/a.jsonl"]' not in c.read("recipes/r.toml"):
+        c.fail("paths: %s" % c.read("recipes/r.toml"))
+    c.expect(0, ["recipe", "check", "recipes/r.toml"], "is valid")
+    # Other data.
+    fields = {"completion": (["prompt", "completion"], 'prompt_field = "prompt"', 'text_field = "completion"'),
+              "output": (["instruction", "input", "output"], 'prompt_field = "instruction"', 'text_field = "output"'),
+              "text": (["text"], '#prompt_field = "prompt"', 'text_field = "text"')}
+    for name, (names, *lines) in fields.items():
+        c.write(name + ".jsonl", examples(names))
+        said = c.expect(0, ["new", "--from", "m", "--data", name + ".jsonl", "--force"])
+        if ("input" in names) != ('the field "input"' in said):
+            c.fail("%s: %s" % (name, said))
+        for line in lines:
+            if "\n%s\n" % line not in c.read("recipe.toml"):
+                c.fail("%s: no %s in %s" % (name, line, c.read("recipe.toml")))
+        c.expect(0, ["recipe", "check", "recipe.toml"], "is valid")
+    c.write("plain.txt", "some text\n" * 2000)
+    c.expect(0, ["new", "--from", "m", "--data", "plain.txt", "--force"])
+    c.expect(0, ["recipe", "check", "recipe.toml"], "is valid")
+    c.write("chats.jsonl", '{"messages": []}\n' * 100)
+    c.expect(0, ["new", "--from", "m", "--data", "chats.jsonl", "--force"], "chat template", "Set prompt_field and text_field")
+    c.expect(0, ["new", "--from", "m", "--force"], "Create data/train.jsonl")
+    c.expect(0, ["plan", "recipe.toml"], "Chosen: ", "missing for a launch: ")
+    # Too large for the machine: the recipe is written nevertheless.
+    c.write("host.json", json.dumps({"cpu": "x", "allowed_cores": 2, "memory_available_bytes": 1 << 20, "native_bf16": False,
+                                     "accelerator": "", "accelerator_memory_bytes": 0}))
+    os.environ["TRAINCTL_TEST_HOST"] = c.dir + "/host.json"
+    said = c.expect(0, [*new, "--force"], "this machine cannot run this recipe: ", "--set cluster.device=h100")
+    if "Fits" in said:
+        c.fail("fits: " + said)
+    report = json.loads(c.expect(0, [*new, "--force", "--json"]))
+    if report["fits"] or not report["why_not"]:
+        c.fail("fits: %s" % report)
+    del os.environ["TRAINCTL_TEST_HOST"]
+
+
+@case
+def new_from_what_cannot_be_trained(c):
+    """Ends as `recipe check` does, and writes nothing."""
+    c.write("r.toml", 'recipe_version = 1\n[model]\nfrom = "m"\nweights = "from"\n[[data.train]]\nfiles = ["a.txt"]\n'
+                      '[train]\nsteps = 3\n')
+    c.write("a.txt", "text\n" * 2000)
+    sizes = {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 256}
+    for config in (None, "{", LFS_POINTER, json.dumps({"model_type": "olmo2", **sizes}), json.dumps({"model_type": "x", **sizes}),
+                   json.dumps({"model_type": "llama", "logit_softcap": 3, **sizes})):
+        if config is not None:
+            c.write("m/config.json", config)
+        checked, new = c.run("recipe", "check", "r.toml"), c.run("new", "--from", "m")
+        message = new.stdout.partition("--from: ")[2].strip()
+        if new.returncode != checked.returncode or not message or message not in checked.stdout:
+            c.fail("%s: recipe check exits with %d and says %s, but new exits with %d and says %s" % (
+                config, checked.returncode, checked.stdout, new.returncode, new.stdout))
+    tiny_llama(c.dir + "/m")
+    c.expect(2, ["new", "text", "--from", "m"], "leave out text")
+    c.expect(2, ["new", "--data", "a.txt"], "--data requires --from")
+    c.expect(2, ["new", "--from", "m", "--data", "missing.jsonl"], "--data", "missing.jsonl")
+    c.write("b.jsonl", examples(["prompt", "text"]))
+    c.write("c.jsonl", examples(["question", "answer"]))
+    c.expect(2, ["new", "--from", "m", "--data", "b.jsonl", "c.jsonl"], "have different fields")
+    c.write("d.jsonl", '{"prompt": "x", "text": "y"}\nno json\n')
+    c.expect(6, ["new", "--from", "m", "--data", "d.jsonl"], "d.jsonl:2")
+    if os.path.exists(c.dir + "/recipe.toml"):
+        c.fail("a recipe was written")
 
 
 def make_run(c, folder, events, steps=0, total=40):
@@ -748,6 +858,8 @@ def outputs_replace_nothing_unasked(c):
                            '[train]\nbatch_sequences = 4\n')
     c.write("text.txt", "the theme of the thesis, the others\n" * 20)
     c.write("runs.csv", OUTPUT_COLUMNS + "\n" + OUTPUT_ROW + "\n")
+    tiny_llama(c.dir + "/model")
+    c.write("examples.txt", "the theme of the thesis, the others\n" * 400)
     os.link(c.dir + "/recipe.toml", c.dir + "/twin.toml")
     os.symlink("text.txt", c.dir + "/text link")
     plan = ["plan", "recipe.toml"]
@@ -758,9 +870,10 @@ def outputs_replace_nothing_unasked(c):
              "--out": (train, "text.txt", "text link"),
              "score --out": (["score", "runs.csv"], "runs.csv"),
              "calibrate --out": (["calibrate", "runs.csv"], "runs.csv"),
-             "new --out": (["new"],)}
+             "new --out": (["new"],),
+             "new --from --out": (["new", "--from", "model", "--data", "examples.txt"], "examples.txt")}
     full = full_device(c)
-    before = {name: c.read(name) for name in ("recipe.toml", "base.toml", "text.txt", "runs.csv")}
+    before = {name: c.read(name) for name in ("recipe.toml", "base.toml", "text.txt", "runs.csv", "examples.txt")}
     for number, (option, (verb, *inputs)) in enumerate(verbs.items()):
         option, file, link = option.split()[-1], "file%d" % number, "link%d" % number
         c.write(file, "old")
@@ -818,7 +931,7 @@ def what_is_empty_is_not_the_default(c):
         c.expect(2, [*verb, ""], " ".join(word for word in verb[:2] if word.isalpha()) + ": ", "the value is empty")
     for verb in (["plan", "r", "--write"], ["plan", "r", "--html"], ["plan", "r", "--trace"], ["plan", "r", "--profile"],
                  ["plan", "r", "--set"], ["plan", "r", "--as"], ["launch", "r", "--run-dir"], ["trace", "--out"],
-                 ["export", "tensorboard", "--out"], ["checkpoint", "export", "--out"], ["new", "--out"],
+                 ["export", "tensorboard", "--out"], ["checkpoint", "export", "--out"], ["new", "--out"], ["new", "--from"],
                  ["score", "f", "--out"], ["score", "f", "--complete"], ["calibrate", "--out"],
                  ["data", "prepare", "f", "--out"], ["data", "prepare", "f", "--out", "d", "--tokenizer"],
                  ["data", "batch", "r", "--step", "1", "--eval"], ["tokenizer", "train", "f", "--vocab", "300", "--out"]):
