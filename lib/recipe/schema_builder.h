@@ -1,4 +1,4 @@
-// Helpers that build the rows of the schema. Used only by schema_fields.cc.
+// Helpers that build the rows of the schema. Used only by schema_fields.cc and schema_model_fields.cc.
 #pragma once
 
 #include <cstdint>
@@ -166,5 +166,8 @@ class Builder {
  private:
   std::vector<Field>& fields_;
 };
+
+// Adds the fields whose names begin with "model.".
+void AddModelFields(Builder& b);
 
 }  // namespace trainctl::recipe
