@@ -331,7 +331,7 @@ template <typename T>
 void Attention(const AttentionHeads& all, void* out_raw, float* lse, int64_t first_query, int64_t num_queries,
                float* workspace) {
   AttentionHeads x = all;
-  // Leaves out the keys that no query of the range sees: token `skipped` becomes the first.
+  // Omits the keys that no query in the range sees. Token `skipped` becomes the first one.
   const int64_t window = WindowOf(all);
   const int64_t skipped = FirstTileKey(first_query, window);
   for (const void** rows : {&x.queries, &x.keys, &x.values})

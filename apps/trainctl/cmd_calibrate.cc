@@ -150,7 +150,7 @@ absl::StatusOr<MachineMeasurement> MeasureDeviceOf(const cluster::Host& host) {
   MachineMeasurement measurement;
   measurement.profile.cpu = host.cpu;
   measurement.profile.cores = host.allowed_cores;
-  const absl::StatusOr<simulate::MeasuredDevice> device = MeasureDevice();
+  const absl::StatusOr<simulate::MeasuredDevice> device = MeasureDeviceInWorker();
   if (!device.ok()) {
     return absl::Status(device.status().code(),
                         absl::StrCat(device.status().message(),

@@ -76,7 +76,7 @@ std::string JsonRow(const std::vector<T>& values) {
       "]");
 }
 
-// The tokens of one sequence without the padding at its end, which is a document of its own.
+// Returns the tokens of one sequence without the padding at its end. Padding is a separate document.
 absl::Span<const int32_t> TokensOf(const data::Batch& batch) {
   const absl::Span<const int32_t> tokens = batch.tokens;
   size_t begin = tokens.size();

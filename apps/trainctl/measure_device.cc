@@ -84,7 +84,7 @@ void PrintMeasured(const simulate::MeasuredDevice& device) {
   PrintScales(device.name, device);
 }
 
-absl::StatusOr<simulate::MeasuredDevice> MeasureDevice() {
+absl::StatusOr<simulate::MeasuredDevice> MeasureDeviceInWorker() {
   TRAINCTL_ASSIGN_OR_RETURN(const std::string worker, FindWorkerProgram());
   TRAINCTL_ASSIGN_OR_RETURN(const ProgramEnd end,
                             RunProgram({worker, "measure-device"}, kPatience, kMostBytes));

@@ -11,7 +11,7 @@ namespace trainctl::cli {
 // Of the first device, measured by a worker's process; seconds on an accelerator, a minute on a slow one.
 // EnvironmentError: there is none that can be used, with the worker's reason. WorkerError: a kernel failed
 // there.
-absl::StatusOr<simulate::MeasuredDevice> MeasureDevice();
+absl::StatusOr<simulate::MeasuredDevice> MeasureDeviceInWorker();
 
 // On stdout: rates, and how they compare with the catalogue's where it has the device.
 void PrintMeasured(const simulate::MeasuredDevice& device);

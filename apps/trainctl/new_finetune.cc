@@ -35,7 +35,7 @@ std::string RecipeFile(const FineTuneOptions& options) {
   return options.out == "-" ? "recipe.toml" : options.out;
 }
 
-// `path` of the command line as the recipe must contain it: relative to the recipe's folder.
+// Returns a path of the command line relative to the recipe's folder.
 absl::StatusOr<std::string> PathInRecipe(const std::string& path, const FineTuneOptions& options) {
   const std::filesystem::path folder = std::filesystem::path(RecipeFile(options)).parent_path();
   if (std::filesystem::path(path).is_absolute() || folder.empty()) return path;
@@ -100,7 +100,7 @@ absl::StatusOr<recipe::LoadedRecipe> LoadModel(const std::string& from, const re
 
 struct Fit {
   absl::Status status;     // the planner's error if there is no plan
-  int64_t peak_bytes = 0;  // of each worker
+  int64_t peak_bytes = 0;  // peak memory per worker
   int64_t limit_bytes = 0;
 };
 

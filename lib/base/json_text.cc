@@ -77,7 +77,7 @@ std::string SeparatorOf(absl::string_view text, const std::vector<Member>& membe
   return absl::StrCat(",", gap.empty() ? " " : gap);
 }
 
-// Writes lists and objects over several lines if the members are on lines of their own.
+// Formats a list or object over several lines if each member of the text has a separate line.
 std::string FormatValue(const Json& value, absl::string_view separator) {
   const size_t newline = separator.rfind('\n');
   if (newline == absl::string_view::npos) return value.dump();

@@ -10,8 +10,8 @@
 
 namespace trainctl {
 
-// Returns `text` with a new value for a field of its outermost object. Keeps all other bytes: the order of
-// the fields, the spelling of their numbers and the white space. Appends the field, indented like the others,
+// Returns `text` with a new value for a field of its outermost object. Keeps all other bytes, including the
+// order of the fields, the spelling of numbers, and white space. Appends the field, indented like the others,
 // if the object does not have it. `text` must be a JSON object that ParseJson accepts.
 std::string WithJsonField(absl::string_view text, absl::string_view key, const nlohmann::ordered_json& value);
 

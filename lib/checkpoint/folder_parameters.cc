@@ -76,7 +76,7 @@ class Assembler {
     }
   }
 
-  // In the order of their first parameters.
+  // Returns the tensors, ordered by their first parameters.
   const std::vector<ModelTensorSpec>& tensors() const { return tensors_; }
 
   // A ModelTensorReader.

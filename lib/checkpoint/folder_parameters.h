@@ -24,13 +24,13 @@ struct MatrixShape {
 };
 MatrixShape MatrixOf(absl::Span<const int64_t> shape);
 
-// Elements of a parameter that were read from a folder: whole rows of a box.
+// Whole rows of a box of a parameter, as read from a folder.
 struct ReadElements {
-  const ModelTensor* tensor;  // the tensor that contains them
-  model::FolderPlace place;   // of the parameter
-  int64_t first_row;          // of the parameter
-  layout::Interval cols;      // of the parameter
-  int64_t position;           // of the first element in the row-major order of the box
+  const ModelTensor* tensor;  // the tensor that contains the elements
+  model::FolderPlace place;   // the parameter's place in the tensor
+  int64_t first_row;          // the parameter's row that contains the first element
+  layout::Interval cols;      // the parameter's columns in the box
+  int64_t position;           // index of the first element in the row-major order of the box
   absl::Span<const std::byte> bytes;
   // Returns the row of the tensor that contains the element with this index.
   int64_t RowInTensor(int64_t index) const;

@@ -102,7 +102,7 @@ absl::StatusOr<FileEntry> ParseFileEntry(const Json& json, const std::string& ex
 }
 
 // Name, dtype and shape; the result covers the whole tensor.
-absl::StatusOr<Slice> ParseTensor(const Json& json, absl::string_view what) {
+absl::StatusOr<Slice> ParseSlice(const Json& json, absl::string_view what) {
   Slice tensor;
   TRAINCTL_ASSIGN_OR_RETURN(tensor.name, JsonString(json, "name", what));
   TRAINCTL_ASSIGN_OR_RETURN(const std::string dtype, JsonString(json, "dtype", what));
@@ -253,7 +253,7 @@ absl::StatusOr<int64_t> ParseFormat(const Json& json, absl::string_view what) {
 
 absl::Status ParseTensorPieces(const Json& json, int64_t version, absl::string_view what,
                                Manifest& manifest) {
-  TRAINCTL_ASSIGN_OR_RETURN(Slice tensor, ParseTensor(json, what));
+  TRAINCTL_ASSIGN_OR_RETURN(Slice tensor, ParseSlice(json, what));
   const std::string where = absl::StrCat(what, ": tensor '", tensor.name, "'");
   const Json* list = FindArray(json, "pieces");
   if (list == nullptr) return BadDataError(absl::StrCat(where, " has no pieces"));
@@ -392,7 +392,7 @@ absl::StatusOr<RankIndex> ParseRankIndex(absl::string_view text, absl::string_vi
   index.rank = static_cast<int>(rank);
   TRAINCTL_ASSIGN_OR_RETURN(index.file, ParseFileEntry(*file, RankFileName(index.rank), what));
   for (const Json& entry : *slices) {
-    TRAINCTL_ASSIGN_OR_RETURN(Slice slice, ParseTensor(entry, what));
+    TRAINCTL_ASSIGN_OR_RETURN(Slice slice, ParseSlice(entry, what));
     const std::string where = absl::StrCat(what, ": tensor '", slice.name, "'");
     const auto piece_json = entry.find("piece");
     if (piece_json == entry.end()) return BadDataError(absl::StrCat(where, " has no piece"));

@@ -40,7 +40,7 @@ int64_t LargestToken(TokenType type) {
 }
 
 template <typename T>
-void AppendValue(std::string& out, T value) {
+void AppendBytesOf(std::string& out, T value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof(T));
 }
 
@@ -212,7 +212,7 @@ void IndexedWriter::EndDocument() {
   if (tokens_in_sequence_ > 0) sequence_tokens_.push_back(static_cast<int32_t>(tokens_in_sequence_));
   tokens_in_sequence_ = 0;
   document_indices_.push_back(static_cast<int64_t>(sequence_tokens_.size()));
-  AppendValue<int64_t>(ended_, num_tokens_ - ended_tokens_);
+  AppendBytesOf<int64_t>(ended_, num_tokens_ - ended_tokens_);
   ended_tokens_ = num_tokens_;
 }
 
@@ -227,22 +227,22 @@ absl::Status IndexedWriter::WriteIndex() {
     status = WriteAll(fd, out, path);
     out.clear();
   };
-  AppendValue<uint64_t>(out, kIndexVersion);
-  AppendValue<uint8_t>(out, static_cast<uint8_t>(type_));
-  AppendValue<uint64_t>(out, sequence_tokens_.size());
-  AppendValue<uint64_t>(out, document_indices_.size());
+  AppendBytesOf<uint64_t>(out, kIndexVersion);
+  AppendBytesOf<uint8_t>(out, static_cast<uint8_t>(type_));
+  AppendBytesOf<uint64_t>(out, sequence_tokens_.size());
+  AppendBytesOf<uint64_t>(out, document_indices_.size());
   for (const int32_t tokens : sequence_tokens_) {
-    AppendValue<int32_t>(out, tokens);
+    AppendBytesOf<int32_t>(out, tokens);
     flush_if(out.size() >= kBufferBytes);
   }
   int64_t offset = 0;
   for (const int32_t tokens : sequence_tokens_) {
-    AppendValue<int64_t>(out, offset);
+    AppendBytesOf<int64_t>(out, offset);
     offset += tokens * TokenBytes(type_);
     flush_if(out.size() >= kBufferBytes);
   }
   for (const int64_t index : document_indices_) {
-    AppendValue<int64_t>(out, index);
+    AppendBytesOf<int64_t>(out, index);
     flush_if(out.size() >= kBufferBytes);
   }
   flush_if(true);

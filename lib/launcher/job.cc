@@ -73,7 +73,8 @@ absl::StatusOr<std::vector<std::string>> AddressesFor(const RemoteNodes& remote)
 }
 
 // A file that only this launch's run folder has, wherever a node sees it.
-absl::StatusOr<rendezvous::NetworkOptions> NetworkOf(const JobOptions& options, const std::string& job) {
+absl::StatusOr<rendezvous::NetworkOptions> NetworkOptionsOf(const JobOptions& options,
+                                                            const std::string& job) {
   const RemoteNodes& remote = *options.remote;
   rendezvous::NetworkOptions network;
   TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(options.run->path() + "/launch-id", job));
@@ -116,7 +117,7 @@ absl::StatusOr<Rendezvous> StartRendezvous(const JobOptions& options, const run:
   started.options.term = run.term();
   started.options.last_generation = before.generation;
   if (options.remote) {
-    TRAINCTL_ASSIGN_OR_RETURN(started.options.network, NetworkOf(options, started.options.job));
+    TRAINCTL_ASSIGN_OR_RETURN(started.options.network, NetworkOptionsOf(options, started.options.job));
     started.options.timeouts.relay = started.options.timeouts.RelayOfAgents();
   }
   TRAINCTL_ASSIGN_OR_RETURN(started.service, options.rendezvous(started.options));

@@ -107,7 +107,7 @@ absl::Status ValidateRopeScaling(const RopeScaling& scaling) {
   return absl::OkStatus();
 }
 
-// Checks the factors and caps, of which any may be zero only if 0 means that the model has none.
+// Checks the factors and caps. A field may be zero only if 0 means that the model does not have it.
 absl::Status ValidateMultipliers(const Architecture& spec) {
   const Attention& attention = AttentionOf(spec);
   const std::tuple<const char*, double, bool> numbers[] = {
@@ -146,7 +146,7 @@ void ChangeLayers(Architecture& spec, const Change& change) {
   SetLayers(spec, layers);
 }
 
-// In the order of LayerTypesOf: without a window or with one, first those with RoPE.
+// Names of layer types. Bit 0 of the index is set if the layer has a window, bit 1 if it has no RoPE.
 constexpr const char* kLayerTypes[] = {"full_attention", "sliding_attention", "full_attention_nope",
                                        "sliding_attention_nope"};
 
@@ -206,6 +206,11 @@ void RepeatLayer(Architecture& spec, int64_t layer, int64_t count) {
 void SetMaxPosition(Architecture& spec, int64_t value) {
   spec.max_position = value;
   if (spec.learned_positions > 0) spec.learned_positions = value + spec.position_offset;
+}
+
+bool HasRope(const Architecture& spec) {
+  return std::any_of(spec.kinds.begin(), spec.kinds.end(),
+                     [](const Layer& kind) { return kind.attention.rope; });
 }
 
 int64_t RotatedDim(const Architecture& spec) {
@@ -287,7 +292,7 @@ void SetRopes(Architecture& spec, const std::vector<bool>& has_rope) {
 }
 
 std::vector<std::string> LayerTypesOf(const Architecture& spec) {
-  std::vector<int> types;  // indices in kLayerTypes
+  std::vector<int> types;  // indices into kLayerTypes
   for (int64_t i = 0; i < NumLayers(spec); ++i) {
     const Attention& attention = LayerAt(spec, i).attention;
     types.push_back((attention.window > 0 ? 1 : 0) + (attention.rope ? 0 : 2));
@@ -428,7 +433,7 @@ bool CanHaveBiases(const Family& family, const Architecture& spec) {
   return false;
 }
 
-// Whether the family gives such a layer RoPE if the layer has it, and none if it does not.
+// Whether a layer of the family can have, or lack, RoPE as this one does.
 bool CanHaveRope(const Family& family, bool any_window, const Attention& attention) {
   if (family.learned_positions) return !attention.rope;
   switch (family.no_positions) {
@@ -455,9 +460,7 @@ absl::Status CheckStated(const Family& family, const Architecture& spec) {
     return CanHaveRope(family, share > 0, layer.attention);
   });
   const bool states_logits = family.states_multipliers || family.logit_multiplier_key != nullptr;
-  const int64_t rows = family.learned_positions ? spec.max_position + spec.position_offset : 0;
   const std::pair<bool, const char*> fields[] = {
-      {spec.learned_positions == rows, "max_position"},
       {family.has_kv_heads || attention.kv_heads == attention.heads, "kv_heads"},
       {fits_windows, "sliding_window"},
       {fits_ropes, "layer_types"},
@@ -471,8 +474,10 @@ absl::Status CheckStated(const Family& family, const Architecture& spec) {
   };
   for (const auto& [fits, field] : fields) {
     if (fits) continue;
-    return UsageError(absl::StrCat("model.", field, " has a value that models of the family ", spec.family,
-                                   " cannot have"));
+    return UsageError(
+        absl::StrCat("model.", field, " has a value that models of the family ", spec.family,
+                     " cannot have, because their config.json cannot state it; remove the field "
+                     "to use the family's value (trainctl models lists what each family has)"));
   }
   return absl::OkStatus();
 }
@@ -510,9 +515,7 @@ absl::Status CheckTrainable(const Architecture& spec) {
     return UsageError(absl::StrCat("this version cannot train the model: ", absl::StrJoin(reasons, "; ")));
   }
   const Attention& attention = AttentionOf(spec);
-  const bool any_rope = std::any_of(spec.kinds.begin(), spec.kinds.end(),
-                                    [](const Layer& kind) { return kind.attention.rope; });
-  if (any_rope && (RotatedDim(spec) % 2 != 0 || RotatedDim(spec) == 0)) {
+  if (HasRope(spec) && (RotatedDim(spec) % 2 != 0 || RotatedDim(spec) == 0)) {
     const std::string rotated =
         spec.rope.share == 1 ? std::string("is odd")
                              : absl::StrCat("times model.rope_share = ", spec.rope.share, " is not even");

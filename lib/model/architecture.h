@@ -18,8 +18,8 @@
 
 namespace trainctl::model {
 
-// How RoPE's frequencies are scaled, as `rope_type` in transformers: those of low frequency are divided by
-// the factor (Llama 3.1), or all of them (position interpolation, arXiv 2306.15595).
+// The RoPE frequencies that the factor divides: the low ones (Llama 3.1), or all (position interpolation,
+// arXiv 2306.15595). Corresponds to `rope_type` in transformers.
 enum class RopeScalingKind : uint8_t { kLlama3, kLinear };
 
 struct RopeScaling {
@@ -49,7 +49,7 @@ enum class NormKind : uint8_t { kRms, kLayer };
 struct Norm {
   NormKind kind = NormKind::kRms;
   kernels::Gain gain = kernels::Gain::kWeight;
-  bool bias = true;  // of kLayer; kRms has none
+  bool bias = true;  // whether a LayerNorm has a bias; an RMSNorm never has one
   double eps = 1e-5;
   bool operator==(const Norm&) const = default;
 };
@@ -141,8 +141,8 @@ struct Architecture {
   int64_t learned_positions = 0;  // rows of the position table; 0 for rotary, ALiBi or no positions
   int64_t position_offset = 0;    // row of the first position in that table (2 in OPT)
   Rope rope;
-  // RoPE's theta in layers with a window, whose frequencies are not scaled (Gemma 3, arXiv 2503.19786). 0 if
-  // those layers use `rope`.
+  // RoPE's theta in layers with a window, if these layers have their own (Gemma 3, arXiv 2503.19786). The
+  // frequencies of these layers are then not scaled. 0 if these layers use `rope`.
   double window_rope_theta = 0;
   Norm norm;
   // Factors of the embedding's output, of what attention and MLP add to the residual stream, and of the
@@ -189,6 +189,8 @@ inline const Layer& LayerAt(const Architecture& spec, int64_t layer) {
 // known model, so do not read those here.
 inline const Attention& AttentionOf(const Architecture& spec) { return spec.kinds[0].attention; }
 inline const Mlp& MlpOf(const Architecture& spec) { return spec.kinds[0].mlp; }
+// Returns whether any layer has RoPE.
+bool HasRope(const Architecture& spec);
 // Returns the number of elements at the beginning of each head that RoPE rotates.
 int64_t RotatedDim(const Architecture& spec);
 inline NormPlaces NormPlacesOf(const Architecture& spec) { return spec.kinds[0].norms; }

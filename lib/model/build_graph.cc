@@ -333,9 +333,7 @@ std::vector<int> FirstParameters(const Architecture& spec, const std::vector<Par
 }  // namespace
 
 std::vector<AngleTable> AnglesOf(const Architecture& spec) {
-  const bool any_rope = std::any_of(spec.kinds.begin(), spec.kinds.end(),
-                                    [](const Layer& kind) { return kind.attention.rope; });
-  if (!any_rope) return {};
+  if (!HasRope(spec)) return {};
   const int64_t rotated_dim = RotatedDim(spec);
   std::vector<AngleTable> tables = {
       {.rotated_dim = rotated_dim, .theta = spec.rope.theta, .scaling = spec.rope.scaling}};

@@ -323,7 +323,7 @@ void ReadWindow(Reader& reader, const Family& family, int64_t stated_layers, Arc
   if (family.no_positions == NoPositions::kUnwindowedIfAny && window > 0) SetRopes(spec, has_window);
 }
 
-// Reads which layers have RoPE, where a list says it.
+// Reads the layers that have RoPE, in families that list them.
 void ReadNoRopeLayers(Reader& reader, const Family& family, Architecture& spec) {
   if (family.no_positions != NoPositions::kListed) return;
   const auto period = static_cast<size_t>(reader.Int({"no_rope_layer_interval"}, kNoRopeLayerInterval));
@@ -386,8 +386,9 @@ std::vector<std::string> ReadRopeTable(const Json& object, const Family& family,
   return reader.unknown_fields();
 }
 
-// Reads `rope_parameters` of a family in which layers with a window have a table of their own: an object with
-// both tables. Returns that of the other layers, and null if the field is absent.
+// Reads `rope_parameters` of a family whose layers with a window have separate positions. The field then
+// contains a table for each of the two layer types. Returns the table of the layers without a window, or null
+// if the field is absent.
 const Json* ReadTablesByLayerType(Reader& reader, Architecture& spec) {
   const Json* tables = reader.Find({"rope_parameters"});
   if (tables == nullptr || !tables->contains("sliding_attention")) return tables;

@@ -64,7 +64,7 @@ constexpr ParameterNames Glm4Names() {
 }
 constexpr ParameterNames kGlm4Names = Glm4Names();
 
-// Queries, keys and values have names of their own in checkpoints alone.
+// Folders fuse queries, keys and values; only checkpoints use their separate names.
 constexpr ParameterNames kGpt2Names = {.embedding = "transformer.wte",
                                        .layers = "transformer.h.",
                                        .attention_norm = "ln_1",
@@ -97,6 +97,118 @@ constexpr ParameterNames VaultGemmaNames() {
   return names;
 }
 constexpr ParameterNames kVaultGemmaNames = VaultGemmaNames();
+
+// Families that extend others.
+
+constexpr Family kGemma = {.model_type = "gemma",
+                           .models = "Gemma 1",
+                           .activation = Activation::kGeluTanh,
+                           .gain = Gain::kOnePlusWeight,
+                           .bias = Bias::kAttentionByFile,
+                           .tied_default = true,
+                           .scales_embedding = true,
+                           .max_position = 8192,
+                           .head_dim = 256,
+                           .activation_key = "hidden_activation",
+                           .class_name = "GemmaForCausalLM",
+                           .names = &kLlamaNames};
+
+constexpr Family Gemma2() {
+  Family family = kGemma;
+  family.model_type = "gemma2";
+  family.models = "Gemma 2";
+  family.norms = NormPlaces::kBeforeAndAfter;
+  family.windows = Windows::kEverySecond;
+  family.window = 4096;
+  family.attention_softcap = 50;
+  family.logit_softcap = 30;
+  family.states_attention_softcap = true;
+  family.states_logit_softcap = true;
+  family.score_scale = ScoreScale::kPreAttnScalar;
+  family.class_name = "Gemma2ForCausalLM";
+  family.names = &kGemma2Names;
+  return family;
+}
+
+constexpr Family VaultGemma() {
+  Family family = Gemma2();
+  family.model_type = "vaultgemma";
+  family.models = "VaultGemma";
+  family.norms = NormPlaces::kBefore;
+  family.class_name = "VaultGemmaForCausalLM";
+  family.names = &kVaultGemmaNames;
+  return family;
+}
+
+// The class in transformers does not read attn_logit_softcapping.
+constexpr Family Gemma3() {
+  Family family = Gemma2();
+  family.model_type = "gemma3_text";
+  family.models = "Gemma 3, text";
+  family.qk_norm = QkNorm::kHead;
+  family.windows = Windows::kPattern;
+  family.max_position = 131072;
+  family.rope_theta = 1000000;
+  family.window_rope_theta = 10000;
+  family.attention_softcap = 0;
+  family.logit_softcap = 0;
+  family.states_attention_softcap = false;
+  family.class_name = "Gemma3ForCausalLM";
+  return family;
+}
+
+constexpr Family kGlm = {.model_type = "glm",
+                         .models = "GLM 4",
+                         .bias = Bias::kQkv,
+                         .bias_default = true,
+                         .rope_pairs = RopePairs::kNeighbors,
+                         .max_position = 131072,
+                         .norm_eps = 1.5625e-7,
+                         .rope_share = 0.5,
+                         .head_dim = 128,
+                         .qkv_bias_key = "attention_bias",
+                         .folder_form = {.gate_up = "mlp.gate_up_proj"},
+                         .class_name = "GlmForCausalLM",
+                         .names = &kLlamaNames};
+
+constexpr Family Glm4() {
+  Family family = kGlm;
+  family.model_type = "glm4";
+  family.models = "GLM 4 0414";
+  family.norms = NormPlaces::kBeforeAndAfter;
+  family.class_name = "Glm4ForCausalLM";
+  family.names = &kGlm4Names;
+  return family;
+}
+
+constexpr Family kCohere = {.model_type = "cohere",
+                            .models = "Command R",
+                            .norm = NormKind::kLayer,
+                            .norm_bias = false,
+                            .bias = Bias::kAttentionByFile,
+                            .tied_default = true,
+                            .norms = NormPlaces::kShared,
+                            .rope_pairs = RopePairs::kNeighbors,
+                            .max_position = 8192,
+                            .norm_eps = 1e-5,
+                            .logit_multiplier = 0.0625,
+                            .norm_eps_key = "layer_norm_eps",
+                            .logit_multiplier_key = "logit_scale",
+                            .class_name = "CohereForCausalLM",
+                            .names = &kLlamaNames};
+
+constexpr Family Cohere2() {
+  Family family = kCohere;
+  family.model_type = "cohere2";
+  family.models = "Command R7B, Command A";
+  family.windows = Windows::kPattern;
+  family.window = 4096;
+  family.window_period = 4;
+  family.no_positions = NoPositions::kUnwindowed;
+  family.has_head_dim = false;
+  family.class_name = "Cohere2ForCausalLM";
+  return family;
+}
 
 constexpr Family kFamilies[] = {
     {.model_type = "llama",
@@ -175,77 +287,10 @@ constexpr Family kFamilies[] = {
      .score_scale = ScoreScale::kMultiplier,
      .class_name = "GraniteForCausalLM",
      .names = &kLlamaNames},
-    {.model_type = "gemma",
-     .models = "Gemma 1",
-     .activation = Activation::kGeluTanh,
-     .gain = Gain::kOnePlusWeight,
-     .bias = Bias::kAttentionByFile,
-     .tied_default = true,
-     .scales_embedding = true,
-     .max_position = 8192,
-     .head_dim = 256,
-     .activation_key = "hidden_activation",
-     .class_name = "GemmaForCausalLM",
-     .names = &kLlamaNames},
-    {.model_type = "gemma2",
-     .models = "Gemma 2",
-     .activation = Activation::kGeluTanh,
-     .gain = Gain::kOnePlusWeight,
-     .bias = Bias::kAttentionByFile,
-     .tied_default = true,
-     .norms = NormPlaces::kBeforeAndAfter,
-     .scales_embedding = true,
-     .windows = Windows::kEverySecond,
-     .window = 4096,
-     .max_position = 8192,
-     .attention_softcap = 50,
-     .logit_softcap = 30,
-     .head_dim = 256,
-     .states_attention_softcap = true,
-     .states_logit_softcap = true,
-     .score_scale = ScoreScale::kPreAttnScalar,
-     .activation_key = "hidden_activation",
-     .class_name = "Gemma2ForCausalLM",
-     .names = &kGemma2Names},
-    {.model_type = "vaultgemma",
-     .models = "VaultGemma",
-     .activation = Activation::kGeluTanh,
-     .gain = Gain::kOnePlusWeight,
-     .bias = Bias::kAttentionByFile,
-     .tied_default = true,
-     .scales_embedding = true,
-     .windows = Windows::kEverySecond,
-     .window = 4096,
-     .max_position = 8192,
-     .attention_softcap = 50,
-     .logit_softcap = 30,
-     .head_dim = 256,
-     .states_attention_softcap = true,
-     .states_logit_softcap = true,
-     .score_scale = ScoreScale::kPreAttnScalar,
-     .activation_key = "hidden_activation",
-     .class_name = "VaultGemmaForCausalLM",
-     .names = &kVaultGemmaNames},
-    {.model_type = "gemma3_text",
-     .models = "Gemma 3, text",
-     .activation = Activation::kGeluTanh,
-     .gain = Gain::kOnePlusWeight,
-     .bias = Bias::kAttentionByFile,
-     .tied_default = true,
-     .qk_norm = QkNorm::kHead,
-     .norms = NormPlaces::kBeforeAndAfter,
-     .scales_embedding = true,
-     .windows = Windows::kPattern,
-     .window = 4096,
-     .max_position = 131072,
-     .rope_theta = 1000000,
-     .window_rope_theta = 10000,
-     .head_dim = 256,
-     .states_logit_softcap = true,
-     .score_scale = ScoreScale::kPreAttnScalar,
-     .activation_key = "hidden_activation",
-     .class_name = "Gemma3ForCausalLM",
-     .names = &kGemma2Names},
+    kGemma,
+    Gemma2(),
+    VaultGemma(),
+    Gemma3(),
     {.model_type = "internlm2", .models = "InternLM 2", .bias = Bias::kUseBias},
     {.model_type = "phi3",
      .models = "Phi 3 and 4, without longrope",
@@ -256,33 +301,8 @@ constexpr Family kFamilies[] = {
      .folder_form = {.qkv = "self_attn.qkv_proj", .gate_up = "mlp.gate_up_proj"},
      .class_name = "Phi3ForCausalLM",
      .names = &kLlamaNames},
-    {.model_type = "glm",
-     .models = "GLM 4",
-     .bias = Bias::kQkv,
-     .bias_default = true,
-     .rope_pairs = RopePairs::kNeighbors,
-     .max_position = 131072,
-     .norm_eps = 1.5625e-7,
-     .rope_share = 0.5,
-     .head_dim = 128,
-     .qkv_bias_key = "attention_bias",
-     .folder_form = {.gate_up = "mlp.gate_up_proj"},
-     .class_name = "GlmForCausalLM",
-     .names = &kLlamaNames},
-    {.model_type = "glm4",
-     .models = "GLM 4 0414",
-     .bias = Bias::kQkv,
-     .bias_default = true,
-     .norms = NormPlaces::kBeforeAndAfter,
-     .rope_pairs = RopePairs::kNeighbors,
-     .max_position = 131072,
-     .norm_eps = 1.5625e-7,
-     .rope_share = 0.5,
-     .head_dim = 128,
-     .qkv_bias_key = "attention_bias",
-     .folder_form = {.gate_up = "mlp.gate_up_proj"},
-     .class_name = "Glm4ForCausalLM",
-     .names = &kGlm4Names},
+    kGlm,
+    Glm4(),
     {.model_type = "phi",
      .models = "Phi 1, 1.5 and 2",
      .gated = false,
@@ -362,41 +382,8 @@ constexpr Family kFamilies[] = {
      .norm_eps_key = "norm_epsilon",
      .class_name = "Starcoder2ForCausalLM",
      .names = &kStarCoder2Names},
-    {.model_type = "cohere",
-     .models = "Command R",
-     .norm = NormKind::kLayer,
-     .norm_bias = false,
-     .bias = Bias::kAttentionByFile,
-     .tied_default = true,
-     .norms = NormPlaces::kShared,
-     .rope_pairs = RopePairs::kNeighbors,
-     .max_position = 8192,
-     .norm_eps = 1e-5,
-     .logit_multiplier = 0.0625,
-     .norm_eps_key = "layer_norm_eps",
-     .logit_multiplier_key = "logit_scale",
-     .class_name = "CohereForCausalLM",
-     .names = &kLlamaNames},
-    {.model_type = "cohere2",
-     .models = "Command R7B, Command A",
-     .norm = NormKind::kLayer,
-     .norm_bias = false,
-     .bias = Bias::kAttentionByFile,
-     .tied_default = true,
-     .norms = NormPlaces::kShared,
-     .windows = Windows::kPattern,
-     .window = 4096,
-     .window_period = 4,
-     .no_positions = NoPositions::kUnwindowed,
-     .rope_pairs = RopePairs::kNeighbors,
-     .max_position = 8192,
-     .norm_eps = 1e-5,
-     .logit_multiplier = 0.0625,
-     .has_head_dim = false,
-     .norm_eps_key = "layer_norm_eps",
-     .logit_multiplier_key = "logit_scale",
-     .class_name = "Cohere2ForCausalLM",
-     .names = &kLlamaNames},
+    kCohere,
+    Cohere2(),
     {.model_type = "exaone4",
      .models = "EXAONE 4",
      .qk_norm = QkNorm::kHead,

@@ -21,7 +21,7 @@ enum class Bias : uint8_t {
   kNone,
   kQkv,              // queries, keys and values, unless a mixture's qkv_bias is false
   kAll,              // all, unless attention_bias (or OPT's enable_bias) is false
-  kByFile,           // those that attention_bias and mlp_bias turn on
+  kByFile,           // those of attention if attention_bias is true, and of the MLP if mlp_bias is true
   kAttentionByFile,  // all projections of attention if attention_bias is true; none of the MLP
   kUseBias           // all or none, by use_bias, bias or no_bias (see Family::bias_default)
 };
@@ -30,18 +30,18 @@ enum class Bias : uint8_t {
 enum class Windows : uint8_t {
   kNone,
   kAll,
-  kListed,       // those in layer_types; all if config.json does not have it
+  kListed,       // the layers that layer_types names; all layers if config.json has no layer_types
   kPattern,      // all except every n-th (sliding_window_pattern)
   kEverySecond,  // the first, the third, and so on
-  kUpper         // from the layer max_window_layers on, if use_sliding_window is true
+  kUpper         // the layers from max_window_layers on, if use_sliding_window is true
 };
 
 // The layers without RoPE (NoPE).
 enum class NoPositions : uint8_t {
   kNone,
-  kListed,          // those with a 0 in no_rope_layers or, without it, every no_rope_layer_interval-th
-  kUnwindowed,      // those without a window
-  kUnwindowedIfAny  // the same, but no layer of a model without windows
+  kListed,          // layers with a 0 in no_rope_layers or, without it, every no_rope_layer_interval-th layer
+  kUnwindowed,      // layers without a window
+  kUnwindowedIfAny  // layers without a window, if any layer has one
 };
 
 // How config.json states the factor of the attention scores.
@@ -96,8 +96,8 @@ struct Family {
   bool has_kv_heads = true;  // whether config.json can state num_key_value_heads
   bool has_head_dim = true;  // whether config.json can state a head_dim other than hidden size / heads
   // Whether config.json can state these fields:
-  bool states_rope_share = false;         // partial_rotary_factor; true as well if the default is not 1
-  bool states_attention_softcap = false;  // not in Gemma 3, whose class in transformers does not read it
+  bool states_rope_share = false;  // partial_rotary_factor; true as well if the default is not 1
+  bool states_attention_softcap = false;
   bool states_logit_softcap = false;
   bool states_multipliers = false;  // embedding_multiplier, residual_multiplier, logits_scaling
   ScoreScale score_scale = ScoreScale::kHeadDim;

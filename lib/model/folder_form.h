@@ -42,7 +42,7 @@ struct FolderPlace {
 
 // Adjacent rows.
 struct RowRun {
-  int64_t row = 0;    // the first
+  int64_t row = 0;    // first row
   int64_t count = 0;  // number of rows up to the end of the block
 };
 // Returns where the tensor contains the rows of a parameter from `row` on. The result counts columns of a
@@ -55,7 +55,7 @@ std::optional<RowRun> RowInParameter(const FolderPlace& place, int64_t row);
 // Sets Parameter::folder of the parameters for which it is needed. `parameters` must be all parameters of a
 // model, in the order of Inventory.
 void SetFolderPlaces(const FolderForm& form, const ParameterNames& names, absl::Span<Parameter> parameters);
-// Returns Parameter::folder or, if it is not set, the parameter as a tensor of its own.
+// Returns Parameter::folder or, if it is not set, a place that is a whole tensor.
 FolderPlace PlaceInFolder(const Parameter& parameter);
 
 }  // namespace trainctl::model

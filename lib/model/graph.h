@@ -22,8 +22,8 @@ struct AngleTable {
   bool operator==(const AngleTable&) const = default;
 };
 
-// Returns the tables of a model's layers: that of all layers or, if layers with a window have their own, that
-// of the others followed by theirs.
+// Returns the angle tables of a model. There is one table for all layers, or none if no layer has RoPE. If
+// the layers with a window have separate positions, their table is the second.
 std::vector<AngleTable> AnglesOf(const Architecture& spec);
 
 struct Graph {

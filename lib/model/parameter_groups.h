@@ -8,11 +8,11 @@
 
 namespace trainctl::model {
 
-// The groups, whatever the family calls its parameters: the weights of norms; biases, including those of
-// norms; and the tables of tokens and positions.
+// The groups: the weights of norms, all biases (including those of norms), and the tables of tokens and
+// positions. They do not depend on the names that a family uses.
 inline constexpr std::array<const char*, 3> kParameterGroups = {"norms", "biases", "embeddings"};
 
-// Whether `selector` is the parameter's group, or a pattern (base/wildcard.h) that matches its name.
+// Returns whether `selector` is the parameter's group or a pattern (base/wildcard.h) that matches its name.
 bool IsSelected(absl::string_view selector, const Parameter& parameter);
 
 }  // namespace trainctl::model

@@ -15,10 +15,10 @@
 namespace trainctl::model {
 namespace {
 
-// In the tables rope_scaling and rope_parameters.
+// Keys inside the tables rope_scaling and rope_parameters.
 constexpr char kTheta[] = "rope_theta";
 constexpr char kShare[] = "partial_rotary_factor";
-// Outside of them.
+// Keys of the outermost object.
 constexpr char kScaling[] = "rope_scaling";
 constexpr char kParameters[] = "rope_parameters";
 constexpr char kWindowTheta[] = "rope_local_base_freq";
@@ -37,14 +37,10 @@ const std::vector<std::vector<std::string>>& KeysOfSizes() {
   return *keys;
 }
 
-// Whether the models are the same, whatever kinds of layers they have that no layer is of.
-bool AreSame(Architecture a, const Architecture& b) {
-  if (NumLayers(a) != NumLayers(b)) return false;
-  for (int64_t i = 0; i < NumLayers(a); ++i) {
-    if (LayerAt(a, i) != LayerAt(b, i)) return false;
-  }
-  a.kinds = b.kinds;
-  a.layers = b.layers;
+// Whether the layers and all other fields are equal. Ignores kinds that no layer uses.
+bool AreSame(Architecture a, Architecture b) {
+  DropUnusedKinds(a);
+  DropUnusedKinds(b);
   return a == b;
 }
 

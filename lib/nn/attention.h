@@ -1,5 +1,6 @@
 // Causal attention within documents, with grouped-query heads, on a fused qkv activation. A query sees only
-// keys of its own document, at its own or an earlier position, and with a window only the last of them.
+// keys of its own document, at its own or an earlier position. If there is a window, it sees only the newest
+// of them.
 //
 // Shapes: qkv is [batch, seq, (heads + 2 * kv_heads) * head_dim], with queries first, then keys, then values.
 // n = batch * seq is the number of tokens. AttentionForward and AttentionBackward select one of the

@@ -16,7 +16,7 @@ at::Tensor OutputHeads(const AttentionShape& shape, const at::Tensor& out) {
   return out.view({shape.batch * shape.seq_len, shape.heads, shape.head_dim});
 }
 
-// Numbers of keys before and after a query's own that it sees; empty if there is no limit.
+// Numbers of visible keys before and after the query's position. Empty if there is no limit.
 struct Window {
   std::optional<int64_t> before, after;
 };

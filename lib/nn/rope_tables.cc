@@ -9,8 +9,8 @@
 namespace trainctl::nn {
 namespace {
 
-// As transformers' modeling_rope_utils. "linear" divides all frequencies by `factor`. "llama3" divides the
-// low ones, keeps the high ones, and blends those between.
+// Scales frequencies like modeling_rope_utils in transformers. "linear" divides all frequencies by `factor`.
+// "llama3" divides low frequencies, keeps high ones, and blends those in between.
 at::Tensor ScaleFrequencies(const at::Tensor& frequencies, const model::RopeScaling& scaling) {
   if (scaling.kind == model::RopeScalingKind::kLinear) return frequencies / scaling.factor;
   const at::Tensor wavelengths = frequencies.reciprocal() * (2 * std::numbers::pi);

@@ -44,11 +44,14 @@ void CheckTokenizer(CheckContext& context) {
 }
 
 void CheckNoDecay(CheckContext& context) {
-  constexpr const char* kUsual[] = {"norms",        "biases", "embeddings",
-                                    "*norm.weight", "*.bias", "*embed_tokens.weight"};
+  // Patterns that recipes for many models contain.
+  constexpr const char* kUsualPatterns[] = {"*norm.weight", "*.bias", "*embed_tokens.weight"};
+  const auto is_among = [](const auto& list, const std::string& selector) {
+    return std::find(std::begin(list), std::end(list), selector) != std::end(list);
+  };
   std::vector<model::Parameter> inventory;
   for (const std::string& pattern : context.recipe().optimizer.no_decay) {
-    if (std::find(std::begin(kUsual), std::end(kUsual), pattern) != std::end(kUsual)) continue;
+    if (is_among(model::kParameterGroups, pattern) || is_among(kUsualPatterns, pattern)) continue;
     if (inventory.empty()) inventory = model::Inventory(context.recipe().model.spec);
     const bool matches = std::any_of(inventory.begin(), inventory.end(), [&](const model::Parameter& p) {
       return model::IsSelected(pattern, p);

@@ -60,7 +60,7 @@ void CheckWarmup(CheckContext& context) {
   const double start = share * static_cast<double>(decay_steps);
   const auto warmup = static_cast<double>(optimizer.warmup_steps);
   if (optimizer.warmup_steps <= 0 || (is_wsd ? warmup <= start : warmup < start)) return;
-  constexpr double kMostSteps = 1e15;  // far from where a double cannot count
+  constexpr double kMostSteps = 1e15;  // a double represents every whole number up to here
   const double least_steps = is_wsd ? std::ceil(warmup / share) : warmup + 1;
   const auto most_warmup = static_cast<int64_t>(is_wsd ? std::floor(start) : std::ceil(start) - 1);
   context.Fail(

@@ -11,8 +11,8 @@ namespace trainctl::recipe {
 namespace {
 
 constexpr bool kChoice = true;
-constexpr int64_t kMostTokens = 2048;  // of data.seq_len
-constexpr int64_t kSequences = 16;     // per step, rounded up to a multiple of the workers
+constexpr int64_t kMostTokens = 2048;  // largest data.seq_len that is written
+constexpr int64_t kSequences = 16;     // sequences per step, rounded up to a multiple of the workers
 constexpr int64_t kUnknownSteps = 500;
 constexpr int64_t kEpochs = 3;
 constexpr int64_t kLeastSteps = 100;  // smaller data gets smaller batches

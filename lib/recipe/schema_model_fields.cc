@@ -129,8 +129,8 @@ void AddModelFields(Builder& b) {
           [](Recipe& r, size_t, const Value& value) {
             model::SetLayerTypes(r.model.spec, std::get<std::vector<std::string>>(value)).IgnoreError();
           });
-  // A number of which each family has a usual value. Recipes store it if it is not that of most families, or
-  // not that of its own.
+  // A number that has a default for each family. Stored recipes omit it only if it equals both that default
+  // and the default of Architecture, because a stored recipe is read without the family's defaults.
   const auto of_family = [&](const char* name, const char* doc, auto get, auto set) {
     return b.AddInput(name, doc, Kind::kDouble)
         .Default(inherited)

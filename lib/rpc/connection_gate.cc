@@ -77,7 +77,7 @@ uint64_t InodeOf(int fd) {
 
 // The network whose connections count together: the address itself or, for IPv6, its /64, because one machine
 // may own all of a /64.
-std::string NetworkOf(const sockaddr_storage& address) {
+std::string NetworkPrefixOf(const sockaddr_storage& address) {
   if (address.ss_family != AF_INET6) return HostOf(address);
   sockaddr_storage network = address;
   std::memset(&reinterpret_cast<sockaddr_in6&>(network).sin6_addr.s6_addr[8], 0, 8);
@@ -258,7 +258,7 @@ bool ConnectionGate::Accept(int listener) {
   if (path_.empty()) {
     const int on = 1;
     ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    connection.host = NetworkOf(peer);
+    connection.host = NetworkPrefixOf(peer);
     connection.endpoint = FormatEndpoint(HostOf(peer), PortOf(peer));
     if (relay_ != nullptr) fd = relay_->Add(fd);
     if (fd < 0) return true;

@@ -24,7 +24,7 @@ std::string LaunchText(const JournalEvent& event) {
   return text;
 }
 
-std::string FailureText(const JournalEvent& event) {
+std::string FailureEventText(const JournalEvent& event) {
   if (event.rank < 0) return WithMessage("failed", event);
   return WithMessage(
       absl::StrCat("rank ", event.rank, event.host.empty() ? "" : " on ", event.host, " failed ",
@@ -41,7 +41,7 @@ std::string EventText(const JournalEvent& event) {
     case EventKind::kGeneration:
       return absl::StrCat("generation ", event.generation, ": ", Workers(event.world_size));
     case EventKind::kWorkerExit:
-      return FailureText(event);
+      return FailureEventText(event);
     case EventKind::kCheckpoint:
       return absl::StrCat("checkpoint at step ", event.step);
     case EventKind::kStop:

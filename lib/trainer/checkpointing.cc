@@ -332,7 +332,7 @@ absl::Status WarnOfOddWeights(const std::string& path, const checkpoint::OddWeig
   std::vector<std::string> zeros;
   for (size_t i = 0; i < parameters.size() && state.rank() == 0; ++i) {
     const model::FolderPlace place = model::PlaceInFolder(parameters[i]);
-    const bool is_listed = place.first > 0;  // with the first parameter of its tensor
+    const bool is_listed = place.first > 0;  // the first parameter of the tensor already lists it
     if (nonzero[i] == 0 && parameters[i].shape.size() > 1 && !is_listed) zeros.push_back(place.tensor);
   }
   if (!zeros.empty()) {

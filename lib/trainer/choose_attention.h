@@ -15,9 +15,9 @@
 
 namespace trainctl::trainer {
 
-// Returns the shape of the attention for which a device may have the choice, on the rank whose part `graph`
-// is: that of the first layer without a soft cap or a window shorter than the sequences or, if there is none,
-// that of the first layer.
+// Returns the attention shape for which the kernels are compared, on the rank that runs `graph`. It is the
+// shape of the first layer without a soft cap and without a window shorter than the sequences, because a
+// device has a choice only for such layers. Returns the shape of the first layer if there is no such layer.
 nn::AttentionShape AttentionToChoose(const model::Graph& graph);
 
 // Collective over `world`; call it before the first pass. Sets the kernel for this process. Does nothing on

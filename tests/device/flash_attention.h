@@ -1,6 +1,6 @@
-// Flash attention as the test device has it: the formulae, a document at a time, over tensors of the CPU,
-// with LibTorch's scale and windows. Shapes as LibTorch's: q, out [n, heads, head_dim], k and v [n, kv_heads,
-// head_dim], lse [heads, n], offsets int32 [documents + 1].
+// The test device's flash attention. It evaluates the formulae on CPU tensors, one document at a time, with
+// the scale and windows of LibTorch's operator. The shapes are those of that operator: q, out [n, heads,
+// head_dim], k and v [n, kv_heads, head_dim], lse [heads, n], offsets int32 [documents + 1].
 #pragma once
 
 #include <ATen/ATen.h>

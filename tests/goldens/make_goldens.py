@@ -74,7 +74,7 @@ VARIANTS = {
                          sliding_window=5, max_window_layers=1),
     "ministral": dict(family="ministral", num_key_value_heads=2, head_dim=6, sliding_window=5,
                       layer_types=["full_attention", "sliding_attention"]),
-    # Norms after attention and MLP too, capped scores and logits, a scale of its own, windows in every second layer.
+    # Norms after attention and MLP too, capped scores and logits, a scale of scores, windows in every second layer.
     # The caps are low enough to bend most values.
     "gemma2": dict(family="gemma2", num_key_value_heads=2, head_dim=6, tie_word_embeddings=True, sliding_window=5,
                    query_pre_attn_scalar=24, attn_logit_softcapping=1.5, final_logit_softcapping=3.0),
@@ -108,7 +108,7 @@ VARIANTS = {
     # Gate and up in one tensor, half of each head rotated, neighboring pairs.
     "glm": dict(family="glm", num_key_value_heads=2, head_dim=8),
     "glm4": dict(family="glm4", num_key_value_heads=2, head_dim=8),
-    # Attention and MLP run in parallel after norms of their own; queries, keys and values of each head in one tensor.
+    # Attention and MLP run in parallel after separate norms; one tensor has the queries, keys and values of each head.
     "gpt_neox": dict(family="gpt_neox", num_key_value_heads=ABSENT, head_dim=ABSENT, hidden_size=32, rope_theta=ABSENT,
                      rms_norm_eps=ABSENT, layer_norm_eps=1e-5),
     # Learned positions; transposed matrices, queries, keys and values in one of them.

@@ -22,7 +22,7 @@ Architecture SmallOf(const std::string& family) {
   return spec;
 }
 
-// Products have matrices of their own, whatever the family calls them.
+// Only the matrices of products are in no group, in every family.
 TEST(ParameterGroups, ContainEverythingButTheMatricesOfProducts) {
   for (const std::string& family : NamedFamilies()) {
     const Architecture spec = SmallOf(family);

@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// As transformers 5 writes it, and with fields and spellings that only this file has.
+// The form that transformers 5 writes, with additional fields and unusual spellings.
 constexpr char kConfig[] = R"({
     "vocab_size": 320,
     "architectures": ["LlamaForCausalLM"],
@@ -118,7 +118,7 @@ TEST(UpdateConfig, RopeKeepsItsForm) {
   EXPECT_EQ(updated(kConfig)["rope_parameters"], (Json{{"rope_type", "default"}, {"rope_theta", 5e5}}));
 }
 
-// GPT-2 has names of its own for its sizes.
+// GPT-2 uses other names for its sizes.
 TEST(UpdateConfig, ASizeIsWrittenUnderTheNameOfTheFile) {
   constexpr char kGpt2[] =
       R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1, "n_ctx": 32, "n_embd": 64,

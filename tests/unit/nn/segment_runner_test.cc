@@ -194,7 +194,7 @@ TEST_P(SegmentMemoryTest, BackwardInTwoPassesUsesTheBytesThatAnalyzeSays) {
   const model::SegmentMemory memory = model::Analyze(bench.segment);
   const at::Tensor input = at::randn({c.shape.tokens(), c.hidden}).to(ToAten(c.dtype));
   const TokenView view = bench.View();
-  // Where no norm comes before the products, the queue also keeps the input, which is here before.
+  // If no norm precedes the products, the queue also keeps the input, which exists before the pass.
   const bool keeps_input = LayerAt(spec, 0).norms == model::NormPlaces::kAfter;
   const int64_t kept_before = keeps_input ? static_cast<int64_t>(input.nbytes()) : 0;
   const int64_t before = device::LiveTensorBytes();
@@ -297,7 +297,7 @@ TEST(SegmentRunner, BackwardInTwoPassesIsBackwardInOne) {
         WeightQueue queue;
         const at::Tensor dx_apart =
             runner.BackwardInput(bench.bound, input, bench.View(), forward(), output_gradient.clone(), queue);
-        // The inputs of the products; where attention and MLP share a norm, there is one less.
+        // The queue holds the inputs of the products. There is one less if attention and MLP share a norm.
         const bool is_shared = LayerAt(bench.spec, 0).norms == model::NormPlaces::kShared;
         EXPECT_EQ(queue.values.size(), block == 0 ? 0u : is_shared ? 3u : 4u);
         int64_t offset = 0;
