@@ -18,6 +18,7 @@
 #include "base/json.h"
 #include "base/units.h"
 #include "data/batch_source.h"
+#include "data/document_store.h"
 #include "data/prepare.h"
 #include "recipe/load.h"
 #include "tokenizer/tokenizer.h"
@@ -96,8 +97,8 @@ class Decoder {
     if (loaded.ok()) tokenizer_ = *std::move(loaded);
   }
 
-  // Returns the text, with special tokens. Returns nullopt if the tokenizer does not have all of the tokens,
-  // because another one has prepared the data.
+  // Returns the text, with special tokens. Returns nullopt if the tokenizer cannot be loaded or does not have
+  // all of the tokens, for example because the data was prepared with another tokenizer.
   std::optional<std::string> Decode(absl::Span<const int32_t> tokens) const {
     if (is_bytes_) return DecodeBytes(tokens);
     if (tokenizer_ == nullptr) return std::nullopt;
@@ -107,11 +108,10 @@ class Decoder {
 
  private:
   static std::optional<std::string> DecodeBytes(absl::Span<const int32_t> tokens) {
-    constexpr int32_t kEnd = 256;  // ends a document, and is not a byte
     std::string bytes;
     for (const int32_t token : tokens) {
-      if (token < 0 || token > kEnd) return std::nullopt;
-      if (token < kEnd) bytes.push_back(static_cast<char>(token));
+      if (token < 0 || token > data::kEndOfDocument) return std::nullopt;
+      if (token < data::kEndOfDocument) bytes.push_back(static_cast<char>(token));
     }
     return tokenizer::RepairUtf8(bytes);
   }

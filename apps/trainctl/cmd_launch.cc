@@ -299,7 +299,8 @@ absl::StatusOr<ExitCode> ResumeAsLaunched(const recipe::LoadedRecipe& now, const
     return UsageError(absl::StrCat(next.status().message(), "\n", run.path(),
                                    " already contains a run; choose another --run-dir for a new one"));
   }
-  const std::vector<std::string> recorded = recipe::RecordedChanges(before, next->recipe);  // told later
+  // Continue reports these changes.
+  const std::vector<std::string> recorded = recipe::RecordedChanges(before, next->recipe);
   for (const std::string& change : next->changes) {
     if (std::find(recorded.begin(), recorded.end(), change) == recorded.end()) Tell("changed: ", change);
   }

@@ -46,6 +46,7 @@ absl::StatusOr<ExitCode> List(const Output& output) {
 }
 
 absl::StatusOr<ExitCode> Run(const NewOptions& options, const Output& output) {
+  if (options.list && !options.from.empty()) return UsageError("--list and --from cannot be combined");
   if (options.list) return List(output);
   if (!options.from.empty()) {
     if (!options.preset.empty() && options.preset != "finetune") {

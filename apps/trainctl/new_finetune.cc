@@ -55,6 +55,11 @@ absl::Status FindFields(const std::vector<std::string>& files, recipe::FineTune&
     std::vector<std::string> names;
     if (*kind == data::SourceKind::kJsonl) {
       TRAINCTL_ASSIGN_OR_RETURN(names, data::FieldNamesOfFirstLine(files[i]));
+      if (names.empty()) {
+        notes.push_back(absl::StrCat("no fields were found in the first line of ", files[i],
+                                     "; each line must be a JSON object, such as {\"prompt\": \"...\", "
+                                     "\"text\": \"...\"}"));
+      }
     }
     const data::ExampleFields fields = data::FindExampleFields(names);
     if (i > 0 && (has_fields != choices.has_fields || fields.prompt_field != choices.prompt_field ||

@@ -16,6 +16,16 @@
 namespace trainctl::checkpoint {
 namespace {
 
+// The shape of a parameter or tensor as a matrix. A bias has one column.
+struct MatrixShape {
+  int64_t rows = 0, cols = 0;
+};
+
+MatrixShape MatrixOf(absl::Span<const int64_t> shape) {
+  TRAINCTL_CHECK(shape.size() == 1 || shape.size() == 2);
+  return {shape[0], shape.size() == 2 ? shape[1] : 1};
+}
+
 template <int kElementBytes>
 void TransposeElements(const std::byte* from, int64_t rows, int64_t cols, std::byte* to, int64_t to_cols) {
   for (int64_t row = 0; row < rows; ++row) {
@@ -142,16 +152,12 @@ class Assembler {
   const DType dtype_;
   const ParameterReader& read_;
   std::vector<ModelTensorSpec> tensors_;
-  absl::flat_hash_map<std::string, std::vector<Part>> parts_of_;  // in the order of the parameters
+  absl::flat_hash_map<std::string, std::vector<Part>>
+      parts_of_;  // keyed by tensor, in the order of parameters
   std::vector<std::byte> assembled_;
 };
 
 }  // namespace
-
-MatrixShape MatrixOf(absl::Span<const int64_t> shape) {
-  TRAINCTL_CHECK(shape.size() == 1 || shape.size() == 2);
-  return {shape[0], shape.size() == 2 ? shape[1] : 1};
-}
 
 int64_t ReadElements::RowInTensor(int64_t index) const {
   if (place.transposed) return cols.begin + index % cols.count();
@@ -162,10 +168,10 @@ absl::Status ReadParameter(const ModelFolder& folder, const model::Parameter& pa
                            const layout::Box& box, absl::FunctionRef<absl::Status(const ReadElements&)> see) {
   const ModelTensor& tensor = WeightsOf(folder, parameter);
   const int64_t element_bytes = DTypeBytes(tensor.dtype);
-  ReadElements elements = {.tensor = &tensor, .place = model::PlaceInFolder(parameter)};
+  ReadElements elements = {
+      .parameter = &parameter, .tensor = &tensor, .place = model::PlaceInFolder(parameter)};
   const layout::Interval rows = box.dims[0];
   elements.cols = box.dims.size() == 2 ? box.dims[1] : layout::Interval{0, 1};
-  elements.position = 0;
   if (box.Count() == 0) return absl::OkStatus();
   const int64_t width = elements.cols.count();
   const int64_t at_once = int64_t{1} << (elements.place.transposed ? 22 : 20);

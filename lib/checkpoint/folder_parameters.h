@@ -18,20 +18,18 @@
 
 namespace trainctl::checkpoint {
 
-// The shape of a parameter or tensor as a matrix. A bias has one column.
-struct MatrixShape {
-  int64_t rows = 0, cols = 0;
-};
-MatrixShape MatrixOf(absl::Span<const int64_t> shape);
-
 // Whole rows of a box of a parameter, as read from a folder.
 struct ReadElements {
+  const model::Parameter* parameter;
   const ModelTensor* tensor;  // the tensor that contains the elements
   model::FolderPlace place;   // the parameter's place in the tensor
   int64_t first_row;          // the parameter's row that contains the first element
   layout::Interval cols;      // the parameter's columns in the box
   int64_t position;           // index of the first element in the row-major order of the box
   absl::Span<const std::byte> bytes;
+
+  // Returns the number of elements.
+  int64_t count() const { return static_cast<int64_t>(bytes.size()) / DTypeBytes(tensor->dtype); }
   // Returns the row of the tensor that contains the element with this index.
   int64_t RowInTensor(int64_t index) const;
 };

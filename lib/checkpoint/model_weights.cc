@@ -18,14 +18,8 @@
 namespace trainctl::checkpoint {
 namespace {
 
-// Of another model nearly every tensor is wrong, and the first ones say so.
+// If the weights belong to another model, nearly every tensor is wrong, so the first few suffice.
 constexpr size_t kMostLines = 5;
-
-// The second name of the embedding if it is tied.
-constexpr char kHead[] = "lm_head.weight";
-
-// The prefixes of the names of all parameters except the head. Folders saved from the base model omit them.
-constexpr const char* kModelPrefixes[] = {"model.", "transformer.", "gpt_neox."};
 
 // A tool that wraps a model: the prefix that its wrapper adds to every name, the tool's name, and the Python
 // expression for the wrapped model.
@@ -93,23 +87,17 @@ class Comparison {
   std::vector<std::string> problems_;
 };
 
-// Returns whether the head uses a parameter that belongs to another block.
-bool IsTiedEmbedding(const model::Parameter& parameter) { return parameter.used_by.size() > 1; }
-
-// Returns a tensor, whose name in the folder may lack the prefix. Returns null if there is none.
+// Returns a tensor. Its name may lack the first part ("model.", for example) in a folder that was saved from
+// the base model. Returns null if there is no such tensor.
 const ModelTensor* FindTensor(const ModelFolder& folder, const std::string& name) {
   const ModelTensor* tensor = folder.Find(name);
-  for (const char* prefix : kModelPrefixes) {
-    if (tensor != nullptr || !absl::StartsWith(name, prefix)) continue;
-    tensor = folder.Find(std::string(absl::StripPrefix(name, prefix)));
-  }
-  return tensor;
+  return tensor != nullptr ? tensor : folder.Find(name.substr(name.find('.') + 1));
 }
 
 // Returns the tensor that contains a parameter, or null if there is none.
 const ModelTensor* FindWeights(const ModelFolder& folder, const model::Parameter& parameter) {
   const ModelTensor* tensor = FindTensor(folder, model::PlaceInFolder(parameter).tensor);
-  return tensor == nullptr && IsTiedEmbedding(parameter) ? folder.Find(kHead) : tensor;
+  return tensor == nullptr && !parameter.tied_head.empty() ? folder.Find(parameter.tied_head) : tensor;
 }
 
 // Reads a tensor in parts, and returns whether `holds` is true for all of them. Its arguments are the index
@@ -183,6 +171,7 @@ absl::StatusOr<std::string> ProblemOfExtra(const ModelFolder& folder, const Mode
     TRAINCTL_ASSIGN_OR_RETURN(const bool is_zero, IsAllZero(folder, tensor));
     return is_zero ? "" : absl::StrCat(unknown, ", whose values are not all zero");
   }
+  constexpr char kHead[] = "lm_head.weight";
   if (tensor.name != absl::StrCat("model.", kHead)) return unknown;
   const ModelTensor* head = folder.Find(kHead) != nullptr ? folder.Find(kHead) : embedding;
   if (head == nullptr) return unknown;
@@ -219,13 +208,13 @@ absl::Status CheckWeights(const std::string& path, const ModelFolder& folder,
     if (tensor != nullptr) name_of.emplace(tensor, place.tensor);
   }
   Comparison comparison(std::move(needed));
-  const bool is_tied = IsTiedEmbedding(parameters.front());
+  const std::string& tied_head = parameters.front().tied_head;
   const ModelTensor* embedding = FindWeights(folder, parameters.front());
   const ModelTensor* second_head = nullptr;  // stored in addition to the tied embeddings
   for (const ModelTensor& tensor : folder.tensors()) {
     if (const auto found = name_of.find(&tensor); found != name_of.end()) {
       comparison.See(found->second, tensor.dtype, tensor.shape, IsLoadable(tensor.dtype));
-    } else if (is_tied && tensor.name == kHead) {
+    } else if (!tied_head.empty() && tensor.name == tied_head) {
       second_head = &tensor;
     } else {
       TRAINCTL_ASSIGN_OR_RETURN(std::string problem, ProblemOfExtra(folder, tensor, embedding));
@@ -241,10 +230,11 @@ absl::Status CheckWeights(const std::string& path, const ModelFolder& folder,
   TRAINCTL_ASSIGN_OR_RETURN(const bool same, HaveSameValues(folder, *embedding, *second_head));
   if (same) return absl::OkStatus();
   return BadDataError(absl::StrCat(
-      path, ": config.json says that the embeddings are tied, but ", kHead, " differs from ", embedding->name,
+      path, ": config.json says that the embeddings are tied, but ", tied_head, " differs from ",
+      embedding->name,
       ". To use both, set \"tie_word_embeddings\": false there, or model.tie_embeddings = false in a recipe. "
       "If the former is unused, remove ",
-      kHead));
+      tied_head));
 }
 
 const ModelTensor& WeightsOf(const ModelFolder& folder, const model::Parameter& parameter) {

@@ -12,7 +12,7 @@ void OddWeights::See(const ReadElements& elements, absl::Span<const float> value
   const std::string& tensor = elements.tensor->name;
   float most = 0;
   for (const float value : values) most = std::max(most, std::abs(value));
-  if (most > 0) nonzero_.insert(tensor);
+  if (most > 0) nonzero_.insert(elements.parameter->name);
   if (most <= kHugeWeight) return;
   for (size_t i = 0; i < values.size(); ++i) {
     if (std::abs(values[i]) <= kHugeWeight) continue;

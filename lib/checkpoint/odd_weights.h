@@ -23,8 +23,8 @@ class OddWeights {
   // One text for each tensor with huge values, for example "lm_head.weight: row 511 contains 1e+30". Lists up
   // to five tensors, then their number.
   std::vector<std::string> HugeValues() const;
-  // Whether any value that was seen of a tensor differs from 0.
-  bool HasNonZero(const std::string& tensor) const { return nonzero_.contains(tensor); }
+  // Returns whether any value of a parameter that was seen differs from 0.
+  bool HasNonZero(const std::string& parameter) const { return nonzero_.contains(parameter); }
 
  private:
   struct Huge {
@@ -33,7 +33,7 @@ class OddWeights {
     int64_t count = 0;  // number of huge values
   };
   std::map<std::string, Huge> huge_;  // keyed by tensor; holds the first huge value
-  std::set<std::string> nonzero_;     // tensors with a value that is not 0
+  std::set<std::string> nonzero_;     // names of parameters with a value that is not 0
 };
 
 }  // namespace trainctl::checkpoint

@@ -26,8 +26,11 @@ double UpdateLaunchSeconds(const Workload& w) {
   if (w.framework->update_kernels == 0) return 0;
   const double blocks = static_cast<double>(NumLayers(w.model)) / static_cast<double>(w.mesh.pp) + 1;
   const double matrices = MlpOf(w.model).gated ? 7 : 4;
+  const model::NormPlaces places = NormPlacesOf(w.model);
+  const double norms =
+      (HasNormsBefore(places) ? 1 : 0) + (HasNormBeforeMlp(places) ? 1 : 0) + (HasNormsAfter(places) ? 2 : 0);
   const double vectors =
-      (w.model.norm.kind == model::NormKind::kLayer ? 4 : 2) + (HasAllLinearBiases(w.model) ? matrices : 0);
+      norms * (w.model.norm.has_bias() ? 2 : 1) + (HasAllLinearBiases(w.model) ? matrices : 0);
   const double ranks = w.zero_stage >= 1 ? static_cast<double>(w.mesh.dp_shard) : 1;
   const double tensors = ranks > 1 ? 1 + (matrices + vectors) / ranks : matrices + vectors;
   return blocks * tensors * w.framework->update_kernels * kHostOperatorSeconds;

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "base/status.h"
 #include "model/config_json.h"
 #include "model/families.h"
@@ -310,8 +311,9 @@ std::vector<std::string> LayerTypesOf(const Architecture& spec) {
 }
 
 absl::Status SetLayerTypes(Architecture& spec, const std::vector<std::string>& types) {
+  if (types.empty()) return UsageError("the list is empty; remove it, or name the types of the layers");
   std::vector<bool> has_window, has_rope;
-  for (int64_t i = 0; i < NumLayers(spec) && !types.empty(); ++i) {
+  for (int64_t i = 0; i < NumLayers(spec); ++i) {
     const std::string& name = types[static_cast<size_t>(i) % types.size()];
     const auto* const found = std::find(std::begin(kLayerTypes), std::end(kLayerTypes), name);
     if (found == std::end(kLayerTypes)) {
@@ -324,7 +326,14 @@ absl::Status SetLayerTypes(Architecture& spec, const std::vector<std::string>& t
   if (has_window.empty()) return absl::OkStatus();
   const int64_t window = WindowOf(spec);
   const bool any_window = std::find(has_window.begin(), has_window.end(), true) != has_window.end();
-  if (any_window && window == 0) return UsageError("\"sliding_attention\" requires model.sliding_window");
+  if (any_window && window == 0) {
+    const Family* family = FindFamily(ModelTypeOf(spec));
+    if (family != nullptr && family->windows == Windows::kNone) {
+      return UsageError(absl::StrCat("models of the family ", spec.family,
+                                     " have no sliding windows; remove \"sliding_attention\""));
+    }
+    return UsageError("\"sliding_attention\" requires model.sliding_window; set it to a number of tokens");
+  }
   SetWindows(spec, window, has_window);
   SetRopes(spec, has_rope);
   return absl::OkStatus();
@@ -459,11 +468,14 @@ absl::Status CheckStated(const Family& family, const Architecture& spec) {
   const bool fits_ropes = std::all_of(spec.kinds.begin(), spec.kinds.end(), [&](const Layer& layer) {
     return CanHaveRope(family, share > 0, layer.attention);
   });
+  const bool has_rope = !family.learned_positions;
   const bool states_logits = family.states_multipliers || family.logit_multiplier_key != nullptr;
   const std::pair<bool, const char*> fields[] = {
       {family.has_kv_heads || attention.kv_heads == attention.heads, "kv_heads"},
-      {fits_windows, "sliding_window"},
+      {fits_windows, family.windows == Windows::kAll ? "layer_types" : "sliding_window"},
       {fits_ropes, "layer_types"},
+      {has_rope || !spec.rope.scaling.has_value(), "rope_scaling"},
+      {has_rope || spec.rope.theta == family.rope_theta, "rope_theta"},
       {(family.window_rope_theta > 0) == (spec.window_rope_theta > 0), "window_rope_theta"},
       {family.states_multipliers || spec.embedding_multiplier == 1, "embedding_multiplier"},
       {family.states_multipliers || spec.residual_multiplier == 1, "residual_multiplier"},
@@ -474,6 +486,12 @@ absl::Status CheckStated(const Family& family, const Architecture& spec) {
   };
   for (const auto& [fits, field] : fields) {
     if (fits) continue;
+    if (absl::string_view(field) == "layer_types" && !fits_ropes &&
+        family.no_positions != NoPositions::kNone) {
+      return UsageError(absl::StrCat("model.layer_types does not fit the family ", spec.family,
+                                     ", whose layers without a window have no rotary positions; write "
+                                     "\"full_attention_nope\" for them"));
+    }
     return UsageError(
         absl::StrCat("model.", field, " has a value that models of the family ", spec.family,
                      " cannot have, because their config.json cannot state it; remove the field "

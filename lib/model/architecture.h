@@ -51,6 +51,7 @@ struct Norm {
   kernels::Gain gain = kernels::Gain::kWeight;
   bool bias = true;  // whether a LayerNorm has a bias; an RMSNorm never has one
   double eps = 1e-5;
+  bool has_bias() const { return kind == NormKind::kLayer && bias; }
   bool operator==(const Norm&) const = default;
 };
 
@@ -116,6 +117,11 @@ struct Experts {
 // after each of them (EXAONE 4, arXiv 2507.11407); or one before each of them, which run in parallel
 // (GPT-NeoX, arXiv 2204.06745).
 enum class NormPlaces : uint8_t { kBefore, kShared, kBeforeAndAfter, kAfter, kParallel };
+inline bool HasNormsBefore(NormPlaces places) { return places != NormPlaces::kAfter; }
+// Returns whether the MLP has a norm before it that attention does not use.
+inline bool HasNormBeforeMlp(NormPlaces places) {
+  return HasNormsBefore(places) && places != NormPlaces::kShared;
+}
 inline bool HasNormsAfter(NormPlaces places) {
   return places == NormPlaces::kBeforeAndAfter || places == NormPlaces::kAfter;
 }

@@ -72,7 +72,7 @@ class BlockBuilder {
   // Forms nothing again, because it keeps nothing for a later backward.
   void BuildHead() {
     const int normed = AddNorm(AddInput(), names_.final_norm, "head_input");
-    // The factor of the logits, applied to the smaller matrix that they are computed from.
+    // Scales the input of the product instead of the logits, because it is smaller.
     const int scaled = EnterProducts(AddScale(normed, spec_.logit_multiplier, "head_input_scaled"));
     const std::string matrix = spec_.tie_embeddings ? names_.embedding : names_.head;
     const TensorShare tokens = Share(matrix);
@@ -151,7 +151,7 @@ class BlockBuilder {
     Operator op{.inputs = {input}, .weights = {Read(module + ".weight")}, .formed_again = forms_again};
     if (norm.kind == NormKind::kLayer) {
       op.attributes = LayerNormAttributes{.hidden = spec_.hidden, .eps = norm.eps, .gain = norm.gain};
-      if (norm.bias) op.biases = {Read(module + ".bias")};
+      if (norm.has_bias()) op.biases = {Read(module + ".bias")};
     } else {
       op.attributes = RmsNormAttributes{.hidden = spec_.hidden, .eps = norm.eps, .gain = norm.gain};
     }
@@ -160,8 +160,9 @@ class BlockBuilder {
 
   // Adds the norm before attention or MLP, if there is one, and returns the input of their products.
   int AddNormBefore(int input, const std::string& prefix, const char* module, const std::string& name) {
-    if (norms_ == NormPlaces::kAfter) return EnterProducts(input);
-    return EnterProducts(AddNorm(input, prefix + module, name, forms_again_));
+    // Without a norm, no operator saves the input from which the exchange could be formed again.
+    if (!HasNormsBefore(norms_)) return EnterProducts(input);
+    return EnterProducts(AddNorm(input, prefix + module, name, forms_again_), forms_again_);
   }
 
   int AddPositions(int input) {
@@ -213,20 +214,21 @@ class BlockBuilder {
     return AddResidual(stream, AddScale(update, spec_.residual_multiplier, name + "_scaled"), name);
   }
 
-  int AddExchange(int input, TensorExchange way, const char* what) {
+  // `forms_again` is whether the backward may repeat the exchange. Then it must be able to form its input.
+  int AddExchange(int input, TensorExchange way, const char* what, bool forms_again = false) {
     const std::string name = absl::StrCat(segment_.values[static_cast<size_t>(input)].name, what);
-    const bool enters = way == TensorExchange::kGatherRows || way == TensorExchange::kSumGradients;
     return Add({.attributes = TensorExchangeAttributes{.hidden = spec_.hidden, .way = way},
                 .inputs = {input},
-                .formed_again = forms_again_ && enters},
+                .formed_again = forms_again},
                name);
   }
   // Return the input of the ranks' products, and the sum of the products. Add an exchange if there are
   // several ranks.
-  int EnterProducts(int input) {
+  int EnterProducts(int input, bool forms_again = false) {
     if (segment_.tensor.ranks == 1) return input;
-    return segment_.tensor.cuts_sequence ? AddExchange(input, TensorExchange::kGatherRows, "_gathered")
-                                         : AddExchange(input, TensorExchange::kSumGradients, "_of_all");
+    return segment_.tensor.cuts_sequence
+               ? AddExchange(input, TensorExchange::kGatherRows, "_gathered", forms_again)
+               : AddExchange(input, TensorExchange::kSumGradients, "_of_all", forms_again);
   }
   int LeaveProducts(int input) {
     if (segment_.tensor.ranks == 1) return input;

@@ -31,11 +31,11 @@ std::optional<int64_t> WholeNumber(const Json& value) {
   return static_cast<int64_t>(number);
 }
 
-// Reads one object. The first mistake about what the model is sticks as the status; what only training asks
-// for is collected apart, and so are the names of the fields that were read.
+// Reads one object. Keeps the first error in the model's description as the status. Collects separately the
+// errors that matter only for training, and the names of the fields that were read.
 class Reader {
  public:
-  // `all_spellings`: of several names for a field take any, not the first alone.
+  // `all_spellings` is whether to accept every name of a field instead of only the first.
   Reader(const Json& object, absl::string_view what, bool all_spellings)
       : object_(object), what_(what), all_spellings_(all_spellings) {}
 
@@ -79,13 +79,20 @@ class Reader {
     if (status_.ok()) status_ = BadDataError(absl::StrCat(what_, ": ", Wrong(key, must)));
   }
 
-  // What follows matters for training alone.
+  // The functions below report errors that matter only for training.
 
   double Number(std::initializer_list<const char*> keys, double fallback) {
     const Json* value = Find(keys);
     if (value == nullptr) return fallback;
     if (!value->is_number()) Refuse(NameOf(keys), "a number");
     return value->is_number() ? value->get<double>() : fallback;
+  }
+
+  double Positive(std::initializer_list<const char*> keys, double fallback) {
+    const double value = Number(keys, fallback);
+    if (value > 0) return value;
+    Refuse(NameOf(keys), "a positive number");
+    return fallback;
   }
 
   int64_t Position(std::initializer_list<const char*> keys, int64_t fallback) {
@@ -176,10 +183,6 @@ int64_t ReadSizes(Reader& reader, const Family& family, int64_t least_layers, Ar
       reader.Fail("num_attention_heads", "a divisor of hidden_size, since head_dim is not given");
     }
     attention.head_dim = spec.hidden / attention.heads;
-  }
-  if (family.learned_positions) {
-    spec.learned_positions = reader.Required({"n_positions", "max_position_embeddings"});
-    spec.learned_positions += family.position_offset;
   }
   return layers;
 }
@@ -286,13 +289,22 @@ std::vector<bool> UsuallyWindowed(Reader& reader, const Family& family, int64_t 
   return has_window;
 }
 
-void RefuseOtherTypes(Reader& reader, const Json& types) {
-  for (const Json& type : types) {
-    if (type == "sliding_attention" || type == "full_attention") continue;
-    return reader.Refuse(
-        "layer_types",
-        "a list of \"full_attention\" and \"sliding_attention\" (nothing else is implemented)");
+// Refuses a field that is not a list with one of `allowed` for each layer.
+void RefuseOtherEntries(Reader& reader, const char* key, std::initializer_list<Json> allowed,
+                        int64_t layers) {
+  const Json* list = reader.Find({key});
+  if (list == nullptr) return;
+  const auto is_allowed = [&](const Json& entry) {
+    return std::find(allowed.begin(), allowed.end(), entry) != allowed.end();
+  };
+  if (list->is_array() && static_cast<int64_t>(list->size()) == layers &&
+      std::all_of(list->begin(), list->end(), is_allowed)) {
+    return;
   }
+  const std::string entries =
+      absl::StrJoin(allowed, " or ", [](std::string* out, const Json& value) { out->append(value.dump()); });
+  reader.Refuse(key, absl::StrCat("a list with ", entries, " for each of the ", layers,
+                                  " layers (nothing else is implemented)"));
 }
 
 // Returns, for each layer, whether it has a window. If the file has `layer_types`, they determine the first
@@ -305,7 +317,6 @@ std::vector<bool> WindowedLayers(Reader& reader, const Family& family, int64_t s
   if (has_types) stated = std::min(stated, layers);
   std::vector<bool> has_window(static_cast<size_t>(layers));
   if (!has_types || stated < layers) has_window = UsuallyWindowed(reader, family, layers);
-  if (has_types) RefuseOtherTypes(reader, *types);
   for (size_t i = 0; has_types && i < static_cast<size_t>(stated); ++i)
     has_window[i] = (*types)[i % types->size()] == "sliding_attention";
   return has_window;
@@ -317,6 +328,8 @@ void ReadWindow(Reader& reader, const Family& family, int64_t stated_layers, Arc
   const int64_t window = reader.Int({"sliding_window"}, reader.Has("sliding_window") ? 0 : family.window);
   if (!reader.Bool("use_sliding_window", windows != Windows::kUpper)) return;
   const std::vector<bool> has_window = WindowedLayers(reader, family, stated_layers, NumLayers(spec));
+  if (windows != Windows::kAll)
+    RefuseOtherEntries(reader, "layer_types", {"full_attention", "sliding_attention"}, stated_layers);
   if (window > 0) SetWindows(spec, window, has_window);
   if (family.no_positions == NoPositions::kUnwindowed)
     SetRopes(spec, window > 0 ? has_window : std::vector<bool>(has_window.size()));
@@ -324,8 +337,9 @@ void ReadWindow(Reader& reader, const Family& family, int64_t stated_layers, Arc
 }
 
 // Reads the layers that have RoPE, in families that list them.
-void ReadNoRopeLayers(Reader& reader, const Family& family, Architecture& spec) {
+void ReadNoRopeLayers(Reader& reader, const Family& family, int64_t stated_layers, Architecture& spec) {
   if (family.no_positions != NoPositions::kListed) return;
+  RefuseOtherEntries(reader, "no_rope_layers", {0, 1}, stated_layers);
   const auto period = static_cast<size_t>(reader.Int({"no_rope_layer_interval"}, kNoRopeLayerInterval));
   const Json* listed = reader.Find({"no_rope_layers"});  // 1 for a layer with RoPE
   const bool has_list = listed != nullptr && listed->is_array() && !listed->empty();
@@ -389,16 +403,17 @@ std::vector<std::string> ReadRopeTable(const Json& object, const Family& family,
 // Reads `rope_parameters` of a family whose layers with a window have separate positions. The field then
 // contains a table for each of the two layer types. Returns the table of the layers without a window, or null
 // if the field is absent.
-const Json* ReadTablesByLayerType(Reader& reader, Architecture& spec) {
+const Json* ReadTablesByLayerType(Reader& reader, const Family& family, Architecture& spec) {
   const Json* tables = reader.Find({"rope_parameters"});
   if (tables == nullptr || !tables->contains("sliding_attention")) return tables;
-  const Json& windowed = (*tables)["sliding_attention"];
-  const bool is_plain = windowed.is_object() && windowed.value("rope_type", Json("default")) == "default";
-  if (is_plain && windowed.contains("rope_theta") && windowed["rope_theta"].is_number()) {
-    spec.window_rope_theta = windowed["rope_theta"].get<double>();
-  } else if (!is_plain) {
-    reader.Refuse("rope_parameters", "\"default\" for sliding_attention (nothing else is implemented)");
-  }
+  constexpr char kWindowed[] = "rope_parameters: sliding_attention: ";
+  Architecture windowed;
+  windowed.rope.theta = spec.window_rope_theta;
+  for (const std::string& reason : ReadRopeTable((*tables)["sliding_attention"], family, windowed))
+    reader.Refuse(absl::StrCat(kWindowed, reason));
+  if (windowed.rope.scaling.has_value())
+    reader.Refuse(absl::StrCat(kWindowed, "rope_type must be \"default\" (nothing else is implemented)"));
+  spec.window_rope_theta = windowed.rope.theta;
   const auto full = tables->find("full_attention");
   return full == tables->end() ? nullptr : &*full;
 }
@@ -406,14 +421,14 @@ const Json* ReadTablesByLayerType(Reader& reader, Architecture& spec) {
 void ReadRope(Reader& reader, const Family& family, Architecture& spec) {
   spec.rope.theta = reader.Number({family.rope_theta_key}, family.rope_theta);
   spec.rope.share = family.rope_share;
-  if (StatesRopeShare(family)) ReadRopeShare(reader, family.rope_share_key, family, spec);
+  ReadRopeShare(reader, family.rope_share_key, family, spec);
   const double outer_theta = spec.rope.theta;
   const bool has_two = family.window_rope_theta > 0;
   if (has_two) spec.window_rope_theta = reader.Number({"rope_local_base_freq"}, family.window_rope_theta);
   std::optional<RopeScaling> first;
   for (const char* table : {"rope_scaling", "rope_parameters"}) {
     const bool is_by_type = has_two && absl::string_view(table) == "rope_parameters";
-    const Json* object = is_by_type ? ReadTablesByLayerType(reader, spec) : reader.Find({table});
+    const Json* object = is_by_type ? ReadTablesByLayerType(reader, family, spec) : reader.Find({table});
     if (object == nullptr) continue;
     const bool is_second = spec.rope.scaling.has_value() || first.has_value();
     first = std::exchange(spec.rope.scaling, std::nullopt);
@@ -445,7 +460,7 @@ void ReadMultipliers(Reader& reader, const Family& family, Architecture& spec) {
   if (family.states_multipliers) {
     spec.embedding_multiplier = reader.Number({"embedding_multiplier"}, 1);
     spec.residual_multiplier = reader.Number({"residual_multiplier"}, 1);
-    spec.logit_multiplier = 1 / reader.Number({"logits_scaling"}, 1);
+    spec.logit_multiplier = 1 / reader.Positive({"logits_scaling"}, 1);
   }
   if (family.logit_multiplier_key != nullptr)
     spec.logit_multiplier = reader.Number({family.logit_multiplier_key}, family.logit_multiplier);
@@ -453,7 +468,7 @@ void ReadMultipliers(Reader& reader, const Family& family, Architecture& spec) {
     case ScoreScale::kHeadDim:
       return;
     case ScoreScale::kPreAttnScalar: {
-      const double scalar = reader.Number({"query_pre_attn_scalar"}, family.query_pre_attn_scalar);
+      const double scalar = reader.Positive({"query_pre_attn_scalar"}, family.query_pre_attn_scalar);
       return SetEach(spec, &Attention::scale, 1 / std::sqrt(scalar));
     }
     case ScoreScale::kMultiplier:
@@ -463,8 +478,8 @@ void ReadMultipliers(Reader& reader, const Family& family, Architecture& spec) {
 
 // Reads the fields that determine no size. An absent field has its default from transformers.
 void ReadMathematics(Reader& reader, const Family& family, Architecture& spec) {
-  spec.max_position =
-      reader.Position({"max_position_embeddings", "n_positions", "max_seq_len"}, family.max_position);
+  SetMaxPosition(
+      spec, reader.Position({"max_position_embeddings", "n_positions", "max_seq_len"}, family.max_position));
   spec.norm.eps =
       reader.Number({family.norm_eps_key, "layer_norm_eps", "layer_norm_epsilon"}, family.norm_eps);
   spec.init_std = reader.Number({"initializer_range"}, spec.init_std);
@@ -594,7 +609,7 @@ absl::StatusOr<ConfigModel> ReadConfigJson(absl::string_view json_text, absl::st
   const bool has_mlp = FindExperts(spec) == nullptr || NumDenseLayers(spec) > 0;
   if (has_mlp && MlpOf(spec).ffn == 0) reader.Fail("intermediate_size", "a whole number of at least 1");
   ReadWindow(reader, *family, layers, spec);
-  ReadNoRopeLayers(reader, *family, spec);
+  ReadNoRopeLayers(reader, *family, layers, spec);
   if (model.model_type == "opt" && reader.Int({"word_embed_proj_dim"}, spec.hidden) != spec.hidden) {
     reader.Fail("word_embed_proj_dim", "equal to hidden_size");
   }

@@ -58,7 +58,7 @@ struct Family {
   bool gated = true;
   kernels::Activation activation = kernels::Activation::kSiLU;
   NormKind norm = NormKind::kRms;
-  bool norm_bias = true;  // of NormKind::kLayer
+  bool norm_bias = true;  // whether a NormKind::kLayer norm has a bias
   kernels::Gain gain = kernels::Gain::kWeight;
   Bias bias = Bias::kNone;
   bool bias_default = false;  // used if config.json does not state it

@@ -8,7 +8,7 @@
 
 namespace trainctl::model {
 
-// One phrase per subject. The defaults describe a Llama.
+// One phrase per subject. The defaults describe a Llama without biases.
 struct FamilyFeatures {
   std::string norms = "RMSNorm";
   std::string positions = "RoPE";

@@ -21,7 +21,7 @@ const std::set<std::string>& NeutralNames() {
       "_name_or_path", "name_or_path", "_commit_hash", "transformers_version", "transformers.js_config",
       "unsloth_fixed", "unsloth_version", "is_llama_config", "language", "license", "tags", "library_name",
       "pipeline_tag",
-      // The type and the place of the weights and how they are computed: the recipe says all of it.
+      // Type, device and kernels. The recipe determines them.
       "torch_dtype", "dtype", "bf16", "fp16", "fp32", "use_bfloat16", "torchscript", "xla_device",
       "_attn_implementation", "_attn_implementation_internal", "_attn_implementation_autoset",
       "attn_implementation", "_flash_attn_2_enabled", "use_flash_attn", "use_flash_attention",
@@ -42,7 +42,7 @@ const std::set<std::string>& NeutralNames() {
       "is_decoder",
       // Qwen2's layers with a window, of which there are none unless use_sliding_window says so.
       "max_window_layers",
-      // What a call returns besides the logits.
+      // Outputs of a call other than the logits.
       "return_dict", "output_attentions", "output_hidden_states", "tie_last_hidden_states",
       "keys_to_ignore_at_inference",
       // Heads for other tasks.
@@ -70,7 +70,7 @@ struct NeutralValue {
 };
 
 constexpr NeutralValue kNeutralValues[] = {
-    // A feature that is switched off, or an attention that is what it always is.
+    // A feature that is switched off, or the usual attention.
     {"use_mrope", "false"},
     {"rope_interleaved", "false"},
     {"use_rope", "true"},
@@ -174,7 +174,7 @@ const std::vector<Json>& NeutralValues(const std::string& name) {
   return found == values->end() ? *none : found->second;
 }
 
-// Code in the folder takes the place of transformers' own. That of a tokenizer is not the model's.
+// Code in the folder replaces that of transformers. Code of a tokenizer does not affect the model.
 bool NamesOnlyTokenizers(const Json& auto_map) {
   for (const auto& [key, value] : auto_map.items()) {
     if (key != "AutoTokenizer" && key != "AutoProcessor") return false;

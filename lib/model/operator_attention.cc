@@ -46,14 +46,10 @@ int64_t ScoreTilesTemp(const Segment& segment, const AttentionAttributes& a, boo
   return (backward ? 4 : 2) * n * a.head_dim * AccumulatorBytes(segment) + 3 * scores;
 }
 
-bool RunsFlash(const Segment& segment, const AttentionAttributes& a) {
-  return segment.on_device && SupportsFlashAttention(segment.dtype, a.head_dim, a.softcap);
-}
-
 int64_t TempBytes(const Segment& segment, const AttentionAttributes& attributes, bool backward) {
   if (!segment.on_device && segment.dtype != DType::kF64) return CpuTemp(segment, attributes, backward);
-  return RunsFlash(segment, attributes) ? FlashTemp(segment, attributes, backward)
-                                        : ScoreTilesTemp(segment, attributes, backward);
+  return RunsFlashAttention(segment, attributes) ? FlashTemp(segment, attributes, backward)
+                                                 : ScoreTilesTemp(segment, attributes, backward);
 }
 
 void Complete(Segment& segment, Operator& op, const std::string& name) {
@@ -89,7 +85,7 @@ void AddScoreProducts(const Segment& segment, const AttentionAttributes& a, bool
 }
 
 void AddDeviceKernels(const Segment& segment, const AttentionAttributes& a, bool backward, Work& work) {
-  if (!RunsFlash(segment, a)) return AddScoreProducts(segment, a, backward, work);
+  if (!RunsFlashAttention(segment, a)) return AddScoreProducts(segment, a, backward, work);
   work.attention = {{{.tokens = Tokens(segment),
                       .seq_len = static_cast<double>(segment.shape.seq_len),
                       .heads = static_cast<double>(a.heads),
@@ -117,7 +113,7 @@ Work KernelWork(const Segment& segment, const Operator& op, bool backward) {
       heads * 2 * scores * static_cast<double>(attributes.head_dim);
   work[Resource::kAttentionTiles] =
       heads * scores / static_cast<double>(kernels::kAttentionQueries * kernels::kAttentionKeys);
-  const bool by_head = segment.on_device && !RunsFlash(segment, attributes);
+  const bool by_head = segment.on_device && !RunsFlashAttention(segment, attributes);
   work[Resource::kOperators] = by_head ? static_cast<double>(attributes.kv_heads) : 1;
   if (segment.on_device) AddDeviceKernels(segment, attributes, backward, work);
   return work;
@@ -127,7 +123,8 @@ Work WorkOfPass(const Segment& segment, const Operator& op, Pass pass, bool accu
   if (pass == Pass::kForward) return KernelWork(segment, op, /*backward=*/false);
   const auto& a = op.As<AttentionAttributes>();
   Work work = KernelWork(segment, op, /*backward=*/true);
-  if (RunsFlash(segment, a) || op.with_previous.Has(pass))  // joins the gradients, or rotates them back
+  if (RunsFlashAttention(segment, a) ||
+      op.with_previous.Has(pass))  // joins the gradients, or rotates them back
     work += PassOverRows(segment, op, 2 * static_cast<double>((a.heads + 2 * a.kv_heads) * a.head_dim));
   return work;
 }
@@ -167,6 +164,10 @@ int64_t ScoresComputed(int64_t seq_len, int64_t window) {
 int64_t AttentionCuts(int64_t num_heads, int64_t threads) {
   constexpr int64_t kTasksOfAThread = 4;
   return threads == 1 ? 1 : (kTasksOfAThread * threads + num_heads - 1) / num_heads;
+}
+
+bool RunsFlashAttention(const Segment& segment, const AttentionAttributes& attention) {
+  return segment.on_device && SupportsFlashAttention(segment.dtype, attention.head_dim, attention.softcap);
 }
 
 bool SupportsFlashAttention(DType dtype, int64_t head_dim, double softcap) {

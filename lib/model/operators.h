@@ -143,7 +143,7 @@ struct ScaleAttributes {
   bool operator==(const ScaleAttributes&) const = default;
 };
 struct PositionsAttributes {
-  int64_t rows = 0;  // of the table
+  int64_t rows = 0;  // number of rows in the table
   int64_t hidden = 0;
   int64_t first = 0;  // row of position 0
   bool operator==(const PositionsAttributes&) const = default;
@@ -239,6 +239,8 @@ std::string LossExchangeName(int64_t first_row);
 // attention, which has no soft cap). Otherwise, the device computes fp32 scores in tiles of at most
 // kScoreTileBytes.
 bool SupportsFlashAttention(DType dtype, int64_t head_dim, double softcap);
+// The same for one operator of a segment, which a CPU never runs so.
+bool RunsFlashAttention(const Segment& segment, const AttentionAttributes& attention);
 inline constexpr int64_t kScoreTileBytes = int64_t{16} << 20;
 
 // Returns the number of keys that a query sees on average. `window` is that of AttentionAttributes.

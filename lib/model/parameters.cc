@@ -22,7 +22,6 @@ enum class Role : uint8_t {
   kVector
 };
 
-bool HasBias(const Norm& norm) { return norm.kind == NormKind::kLayer && norm.bias; }
 bool IsNorm(Role role) { return role == Role::kNorm || role == Role::kHeadNorm; }
 
 // Megatron's cuts (Shoeybi et al. 2019, arXiv 1909.08053). They cut widening matrices by rows, narrowing
@@ -94,7 +93,7 @@ Experts ExpertsIn(const Layer& layer) { return layer.experts.value_or(Experts{})
 constexpr Slot kLayerSlots[] = {
     {&ParameterNames::attention_norm, Role::kNorm, Cut::kNone,
      [](const Architecture& spec, const Layer& layer) {
-       return Module{layer.norms == NormPlaces::kAfter ? 0 : spec.hidden};
+       return Module{HasNormsBefore(layer.norms) ? spec.hidden : 0};
      }},
     {nullptr, Role::kMatrix, Cut::kRows,  // latent queries
      [](const Architecture& spec, const Layer& layer) {
@@ -141,8 +140,7 @@ constexpr Slot kLayerSlots[] = {
      }},
     {&ParameterNames::mlp_norm, Role::kNorm, Cut::kNone,
      [](const Architecture& spec, const Layer& layer) {
-       const bool has_none = layer.norms == NormPlaces::kShared || layer.norms == NormPlaces::kAfter;
-       return Module{has_none ? 0 : spec.hidden};
+       return Module{HasNormBeforeMlp(layer.norms) ? spec.hidden : 0};
      }},
     {&ParameterNames::gate, Role::kMatrix, Cut::kRows,
      [](const Architecture& spec, const Layer& layer) {
@@ -226,7 +224,7 @@ Count CountOf(const Slot& slot, const Architecture& spec, const Layer& layer) {
       return {module.out, 0};
     case Role::kNorm:
     case Role::kHeadNorm:
-      return {module.out, HasBias(spec.norm) ? module.out : 0};
+      return {module.out, spec.norm.has_bias() ? module.out : 0};
     case Role::kMatrix:
     case Role::kRouter:
       return {module.out * module.in, module.bias ? module.out : 0};
@@ -258,7 +256,10 @@ class InventoryBuilder {
   std::vector<Parameter> Build() && {
     const int head = HeadBlock(spec_);
     AddBlock(kEmbeddingSlots, spec_.kinds[0], EmbeddingBlock(), "");
-    if (spec_.tie_embeddings) parameters_.front().used_by.push_back(head);
+    if (spec_.tie_embeddings) {
+      parameters_.front().used_by.push_back(head);
+      parameters_.front().tied_head = absl::StrCat(names_.head, ".weight");
+    }
     for (int64_t layer = 0; layer < NumLayers(spec_); ++layer) {
       AddBlock(kLayerSlots, LayerAt(spec_, layer), static_cast<int>(layer) + 1,
                absl::StrCat(names_.layers, layer, "."));
@@ -291,7 +292,7 @@ class InventoryBuilder {
   }
 
   void AddBias(const Slot& slot, const Module& module, int block, const std::string& prefix) {
-    const bool is_shift = IsNorm(slot.role) && HasBias(spec_.norm);
+    const bool is_shift = IsNorm(slot.role) && spec_.norm.has_bias();
     if (module.out == 0 || (!module.bias && !is_shift)) return;
     const bool is_cut = slot.cut == Cut::kRows;
     Add(slot, prefix, ".bias", {module.out}, block, Init::kZeros, is_cut ? 0 : -1, is_cut ? module.unit : 1);

@@ -35,6 +35,8 @@ struct Parameter {
   bool is_read_in_parts = false;
   // Place in a Hugging Face folder. Not set if the parameter is a tensor of the folder.
   std::optional<FolderPlace> folder;
+  // Name of the head's tensor in such a folder if this is a tied embedding; otherwise empty.
+  std::string tied_head;
 };
 
 // The part of a parameter that one of several tensor-parallel ranks has. The units are assigned to the ranks

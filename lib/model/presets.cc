@@ -268,10 +268,11 @@ absl::StatusOr<Architecture> Preset(absl::string_view name) {
     if (normal == NormalName(model.name)) return model.spec;
     names.emplace_back(model.name);
   }
-  return UsageError(absl::StrCat(
-      "model.preset = ", QuotedName(name), " is not known; the nearest are ", NearestNames(name, names),
-      "; the presets are ", absl::StrJoin(PresetNames(), ", "), "; for planning alone ",
-      absl::StrJoin(PlannedPresetNames(), ", "), "; model.from = FOLDER takes the config.json of another"));
+  return UsageError(absl::StrCat("model.preset = ", QuotedName(name), " is not known; the nearest are ",
+                                 NearestNames(name, names), "; the presets are ",
+                                 absl::StrJoin(PresetNames(), ", "),
+                                 "; only for planning: ", absl::StrJoin(PlannedPresetNames(), ", "),
+                                 "; model.from = FOLDER takes the config.json of another"));
 }
 
 std::vector<std::string> PresetNames() { return NamesWhere(/*trainable=*/true); }

@@ -174,6 +174,14 @@ Lifetimes ComputeLifetimes(const Segment& segment) {
     }
   }
   for (const Operator& op : segment.operators) {
+    for (const int input : op.inputs) {
+      const int value = root[static_cast<size_t>(input)];
+      const bool is_available =
+          !op.formed_again || is_among(segment.inputs, value) || is_formed[static_cast<size_t>(input)] ||
+          std::find(lifetimes.saved.begin(), lifetimes.saved.end(), value) != lifetimes.saved.end();
+      TRAINCTL_CHECK_MSG(is_available, "an operator is recomputed from a value that is not saved: ",
+                         segment.values[static_cast<size_t>(input)].name);
+    }
     if (op.input_gradient != InputGradient::kReuseSavedInput) continue;
     TRAINCTL_CHECK_MSG(weight_reader[static_cast<size_t>(root[static_cast<size_t>(op.inputs[0])])] < 0,
                        "a weight gradient of the second pass would read what a gradient was written over: ",

@@ -46,8 +46,8 @@ bool AreSame(Architecture a, Architecture b) {
 
 class Updater {
  public:
-  // `old_config` is what ToHuggingFaceConfig writes for the model of `text`, and `new_config` for that of the
-  // result.
+  // `old_config` and `new_config` are the outputs of ToHuggingFaceConfig for the model that `text` describes
+  // and for the model of the result.
   Updater(absl::string_view text, Json old_config, Json new_config)
       : text_(text),
         file_(Json::parse(text)),

@@ -9,7 +9,7 @@ void Forward(SegmentRun& run, const model::Operator& op) {
 }
 
 void InputGradient(SegmentRun& run, const model::Operator& op) {
-  run.AddBiasGradient(op.biases[0], run.Gradient(op.outputs[0]));
+  run.AddBiasGradient(op.biases[0], run.Gradient(op.outputs[0]), run.Bound(op.biases[0]).accumulate);
   run.Receive(op.inputs[0], run.Gradient(op.outputs[0]));
 }
 

@@ -19,7 +19,7 @@ void Forward(SegmentRun& run, const model::Operator& op) {
 
 void InputGradient(SegmentRun& run, const model::Operator& op) {
   const at::Tensor dy = run.Gradient(op.outputs[0]);
-  if (!op.biases.empty()) run.AddBiasGradient(op.biases[0], dy);
+  if (!op.biases.empty()) run.AddBiasGradient(op.biases[0], dy, run.Bound(op.biases[0]).accumulate);
   at::Tensor dx = run.Empty({dy.size(0), op.As<model::LinearAttributes>().in});
   SegmentRun::Multiply(dx, dy, Weight(run, op));
   run.Receive(op.inputs[0], std::move(dx));

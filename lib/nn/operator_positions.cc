@@ -20,8 +20,10 @@ void Forward(SegmentRun& run, const model::Operator& op) {
   const int64_t rows = sum.size(0);
   const at::Tensor added = run.Empty({rows, attributes.hidden});
   const void* table = RowOfFirst(run.Bound(op.weights[0]).data, attributes, added.element_size());
-  run.typed().embedding(added.data_ptr(), table, PositionsOf(run, rows), rows, attributes.hidden);
+  const int32_t* const positions = PositionsOf(run, rows);
   run.ForChunks(rows, [&](int64_t begin, int64_t end, int) {
+    run.typed().embedding(SegmentRun::Row(added, begin), table, positions + begin, end - begin,
+                          attributes.hidden);
     run.typed().add(SegmentRun::Row(sum, begin), SegmentRun::Row(added, begin),
                     (end - begin) * attributes.hidden);
   });

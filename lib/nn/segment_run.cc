@@ -23,10 +23,6 @@ void SegmentRun::AddBias(at::Tensor& y, int bias) const {
   });
 }
 
-void SegmentRun::AddBiasGradient(int bias, const at::Tensor& dy) const {
-  AddBiasGradient(bias, dy, Bound(bias).accumulate);
-}
-
 void SegmentRun::AddBiasGradient(int bias, const at::Tensor& dy, bool accumulate) const {
   const BoundParameter& bound = Bound(bias);
   if (!accumulate) device_.Zero(bound.gradient, dy.size(1) * accumulator_bytes());

@@ -91,9 +91,8 @@ class SegmentRun {
 
   at::Tensor Empty(at::IntArrayRef sizes) const { return at::empty(sizes, device_.Options(dtype())); }
   // AddBias computes y += bias. AddBiasGradient adds the sum of dy's rows to the gradient of the bias, or
-  // replaces the gradient if it does not accumulate.
+  // replaces the gradient if `accumulate` is false.
   void AddBias(at::Tensor& y, int bias) const;
-  void AddBiasGradient(int bias, const at::Tensor& dy) const;
   void AddBiasGradient(int bias, const at::Tensor& dy, bool accumulate) const;
   // Returns adjacent weights of one product as one matrix [rows, cols].
   at::Tensor Matrix(const std::vector<int>& weights, int64_t rows, int64_t cols) const;

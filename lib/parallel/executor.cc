@@ -44,15 +44,13 @@ int64_t CountTargets(absl::Span<const nn::TokenView> micro_batches, int64_t toke
 
 // Whether a device runs attention as one kernel in every block.
 bool IsAttentionFused(const model::Graph& graph) {
-  const auto is_fused = [](const model::Segment& segment, const model::Operator& op) {
-    if (op.kind != model::OpKind::kAttention) return true;
-    const auto& attributes = op.As<model::AttentionAttributes>();
-    return model::SupportsFlashAttention(segment.dtype, attributes.head_dim, attributes.softcap);
-  };
-  return std::all_of(graph.kinds.begin(), graph.kinds.end(), [&](const model::Segment& segment) {
-    return std::all_of(segment.operators.begin(), segment.operators.end(),
-                       [&](const model::Operator& op) { return is_fused(segment, op); });
-  });
+  for (const model::Segment& segment : graph.kinds) {
+    for (const model::Operator& op : segment.operators) {
+      if (op.kind != model::OpKind::kAttention) continue;
+      if (!model::RunsFlashAttention(segment, op.As<model::AttentionAttributes>())) return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace

@@ -14,7 +14,8 @@
 namespace trainctl::recipe {
 namespace {
 
-// At the stated dimension that the message is about, else at the choice of the model.
+// Reports the error at the stated field that the message names, or otherwise at the field that chooses the
+// model.
 void FailModel(CheckContext& context, absl::string_view message) {
   for (const auto& [path, where] : context.origins()) {
     const bool is_stated = where != "default" && !absl::EndsWith(where, ")");
@@ -30,9 +31,14 @@ void CheckTokenizer(CheckContext& context) {
   const int64_t vocab = context.recipe().model.spec.vocab;
   if (data.tokenizer != "byte") return;
   if (vocab < 256) {
+    const bool has_folder = !context.recipe().model.from.empty();
+    const char* const fix = has_folder
+                                ? "; model.from has no tokenizer.json or tokenizer.model, so text is read "
+                                  "as bytes; add the model's tokenizer, or set data.tokenizer"
+                                : "; set data.tokenizer, or model.vocab = 256 or more";
     context.Fail({"model.vocab", "model.preset", "model.from"},
                  absl::StrCat("model.vocab (", vocab,
-                              ") is less than the 256 tokens that data.tokenizer = \"byte\" needs"));
+                              ") is less than the 256 tokens that data.tokenizer = \"byte\" needs", fix));
   }
   const std::string& end = data.end_of_document;
   if (end != "auto") {

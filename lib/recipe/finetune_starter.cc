@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/units.h"
+#include "recipe/derive.h"
 #include "recipe/values.h"
 
 namespace trainctl::recipe {
@@ -55,7 +56,10 @@ RunLength LengthOf(const FineTune& choices, int64_t seq_len) {
   const auto length = [&]() -> RunLength {
     const int64_t batch = per_worker * choices.num_workers;
     if (choices.epoch_tokens == 0) return {batch, kUnknownSteps};
-    return {batch, std::max<int64_t>(1, DivideUp(kEpochs * choices.epoch_tokens, batch * seq_len))};
+    Recipe run;
+    run.data.seq_len = seq_len;
+    run.train.batch_sequences = batch;
+    return {batch, std::max<int64_t>(1, StepsForEpochs(run, kEpochs, choices.epoch_tokens))};
   };
   while (length().steps < kLeastSteps && per_worker > 1) per_worker /= 2;
   return length();

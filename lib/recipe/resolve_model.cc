@@ -30,6 +30,7 @@ class ModelResolver {
       entry.field->set(recipe(), 0, entry.value);
     }
     SetLayerTypes(spec);
+    ReportIdleFields(spec);
     if (loaded_.purpose != Purpose::kWhatIf) DropUnusedKinds(spec);
     DeriveHeads(base, spec);
     return base_origin_;
@@ -46,6 +47,20 @@ class ModelResolver {
     if (status.ok()) return;
     issues_.Add(Where(kLayerTypes), absl::StrCat(kLayerTypes, ": ", status.message()));
     issues_.MarkBad(kLayerTypes);
+  }
+
+  // Stated fields must not do nothing.
+  void ReportIdleFields(const model::Architecture& spec) {
+    const auto report = [&](const std::string& path, absl::string_view why) {
+      if (draft_.Find(path) == nullptr) return;
+      issues_.Add(Where(path), absl::StrCat(path, " has no effect, because ", why, "; remove it"));
+      issues_.MarkBad(path);
+    };
+    if (model::WindowOf(spec) == 0 && !issues_.IsBad(kLayerTypes))
+      report("model.sliding_window", "no layer in model.layer_types is \"sliding_attention\"");
+    if (!spec.rope.scaling.has_value() || spec.rope.scaling->kind != model::RopeScalingKind::kLinear) return;
+    for (const char* field : {"low_freq_factor", "high_freq_factor", "original_max_position"})
+      report(absl::StrCat("model.rope_scaling.", field), "linear scaling uses only the factor");
   }
 
   Recipe& recipe() { return loaded_.recipe; }
@@ -105,7 +120,8 @@ class ModelResolver {
     }
   }
 
-  // A what-if takes every model that can be described, the trainer what it runs exactly.
+  // An estimate accepts every model that can be described; training accepts only models that it computes
+  // exactly.
   absl::StatusOr<model::Architecture> ReadModel(absl::string_view config_json, absl::string_view what) {
     if (loaded_.purpose != Purpose::kWhatIf) {
       TRAINCTL_ASSIGN_OR_RETURN(const model::ConfigModel model, ReadTrainedModel(config_json, what));

@@ -14,7 +14,7 @@ namespace trainctl::recipe {
 
 void AddModelFields(Builder& b) {
   b.Add(
-       "model.preset", "Name of a built-in model; docs/reference/recipe.md ends with the list.",
+       "model.preset", "Name of a built-in model; docs/reference/models.md and `trainctl models` list them.",
        [](Recipe & r, size_t) -> auto& { return r.model.preset; })
       .OmitEmpty()
       .Default("one of preset, from and family is required")
@@ -85,7 +85,7 @@ void AddModelFields(Builder& b) {
           &model::Attention::out_bias);
   of_each("model.mlp_bias", "Add biases to the MLP.", model::MlpOf, &model::Mlp::bias);
   b.Add(
-       "model.norm_eps", "RMSNorm epsilon.",
+       "model.norm_eps", "Epsilon of the norms (RMSNorm or LayerNorm).",
        [](Recipe & r, size_t) -> auto& { return r.model.spec.norm.eps; })
       .Above(0)
       .AtMost(1)
@@ -173,7 +173,9 @@ void AddModelFields(Builder& b) {
       &model::Attention::softcap)
       .AtLeast(0)
       .AtMost(1e6);
-  of_model("model.logit_softcap", "The same for the logits. Only for gemma2, vaultgemma and gemma3_text.",
+  of_model("model.logit_softcap",
+           "Logits are capped softly at this value: cap * tanh(logit / cap). 0 for no cap. Only for gemma2, "
+           "vaultgemma and gemma3_text.",
            &model::Architecture::logit_softcap)
       .AtLeast(0)
       .AtMost(1e6);
@@ -229,7 +231,8 @@ void AddModelFields(Builder& b) {
             return Value(std::string("none"));
           },
           [](Recipe& r, size_t, const Value&) { r.model.spec.rope.scaling.reset(); });
-  const auto scaling = [&](const char* name, const char* doc, auto member) {
+  // `is_for_linear` is whether linear scaling uses the field.
+  const auto scaling = [&](const char* name, const char* doc, auto member, bool is_for_linear = false) {
     using T = std::remove_reference_t<decltype(member(std::declval<model::RopeScaling&>()))>;
     return b.AddInput(name, doc, KindOf<T>())
         .Above(0)
@@ -237,9 +240,10 @@ void AddModelFields(Builder& b) {
         .Default(inherited)
         .Group("rope_scaling", "table")
         .Accessors(
-            [member](const Recipe& r, size_t) -> std::optional<Value> {
+            [member, is_for_linear](const Recipe& r, size_t) -> std::optional<Value> {
               if (!r.model.spec.rope.scaling.has_value()) return std::nullopt;
               model::RopeScaling scaling = *r.model.spec.rope.scaling;
+              if (scaling.kind == model::RopeScalingKind::kLinear && !is_for_linear) return std::nullopt;
               return ToValue(member(scaling));
             },
             [member](Recipe& r, size_t, const Value& value) {
@@ -252,7 +256,7 @@ void AddModelFields(Builder& b) {
              "How RoPE frequencies are scaled: `llama3` divides the low ones by the factor, `linear` all.",
              Kind::kString)
       .Choices({"linear", "llama3"})
-      .Default(inherited)
+      .Default("from the preset or folder, otherwise \"llama3\"")
       .Group("rope_scaling", "table")
       .Accessors(
           [](const Recipe& r, size_t) -> std::optional<Value> {
@@ -268,7 +272,7 @@ void AddModelFields(Builder& b) {
           });
   scaling(
       "model.rope_scaling.factor", "RoPE scaling: factor by which the scaled frequencies are divided.",
-      [](model::RopeScaling & s) -> auto& { return s.factor; });
+      [](model::RopeScaling & s) -> auto& { return s.factor; }, /*is_for_linear=*/true);
   scaling(
       "model.rope_scaling.low_freq_factor", "Llama 3 RoPE scaling: lower end of the blended frequency band.",
       [](model::RopeScaling & s) -> auto& { return s.low_freq_factor; });

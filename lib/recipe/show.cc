@@ -7,7 +7,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/json.h"
-#include "model/presets.h"
 #include "recipe/describe.h"
 #include "recipe/recipe_json.h"
 #include "recipe/schema.h"
@@ -207,8 +206,6 @@ std::string ReferencePage() {
     }
     absl::StrAppend(&page, ReferenceRow(field));
   }
-  absl::StrAppend(&page, "\nPresets, smallest first: ", absl::StrJoin(model::PresetNames(), ", "),
-                  ".\nFor planning only: ", absl::StrJoin(model::PlannedPresetNames(), ", "), ".\n");
   return page;
 }
 

@@ -107,8 +107,8 @@ class GraphAdder {
 
   void Add(const model::Parameter& parameter) {
     const auto& [name, shape, block, used_by, init, init_std, numel, tensor_dim, tensor_unit,
-                 is_read_in_parts, folder] = parameter;
-    (void)folder;  // a step does not read folders
+                 is_read_in_parts, folder, tied_head] = parameter;
+    (void)folder, (void)tied_head;  // a step does not read folders
     s_ << name << shape << block << used_by << static_cast<int64_t>(init) << init_std << numel << tensor_dim
        << tensor_unit << is_read_in_parts;
   }

@@ -74,7 +74,8 @@ class FoldedStrategy {
 
   // Returns an object that computes lower bounds of the results of Price, and of the cost of pipelines on
   // this mesh. It refers to this object and to `rates`, which must outlive it. Its graph_costs are the same
-  // for all strategies with the same degree of tensor parallelism; `known` may pass on those of another one.
+  // for all strategies with the same degree of tensor parallelism; `known`, if it is not null, must be those
+  // of such a strategy, and is used instead of computing them.
   StepBounder Bounder(const schedule::BuildOptions& options, const Rates& rates,
                       const GraphCosts* known = nullptr) const;
 

@@ -306,7 +306,7 @@ absl::Status LoadModelFolder(const std::string& path, parallel::ShardedState& st
     const model::Parameter& parameter = inventory[static_cast<size_t>(held.parameter)];
     const auto load = [&](const checkpoint::ReadElements& read) {
       const DType dtype = read.tensor->dtype;
-      values.resize(read.bytes.size() / static_cast<size_t>(DTypeBytes(dtype)));
+      values.resize(static_cast<size_t>(read.count()));
       ConvertToFloat(dtype, read.bytes.data(), absl::MakeSpan(values));
       if (odd != nullptr) odd->See(read, values);
       state.SetMaster(held.bucket, held.offset + read.position, values);
@@ -320,20 +320,16 @@ absl::Status LoadModelFolder(const std::string& path, parallel::ShardedState& st
 absl::Status WarnOfOddWeights(const std::string& path, const checkpoint::OddWeights& odd,
                               const parallel::ShardedState& state, bool holds_first_copy, comm::Group& world,
                               const std::function<void(const std::string&)>& warn) {
-  TRAINCTL_ASSIGN_OR_RETURN(const checkpoint::ModelFolder folder, checkpoint::ModelFolder::Open(path));
   const std::vector<model::Parameter>& parameters = state.ledger().inventory();
   std::vector<double> nonzero;
-  for (const model::Parameter& parameter : parameters) {
-    nonzero.push_back(odd.HasNonZero(checkpoint::WeightsOf(folder, parameter).name) ? 1 : 0);
-  }
+  for (const model::Parameter& parameter : parameters)
+    nonzero.push_back(odd.HasNonZero(parameter.name) ? 1 : 0);
   TRAINCTL_RETURN_IF_ERROR(world.AllReduceScalars("weights", absl::MakeSpan(nonzero)));
   std::vector<std::string> texts;
   if (holds_first_copy) texts = odd.HugeValues();
   std::vector<std::string> zeros;
   for (size_t i = 0; i < parameters.size() && state.rank() == 0; ++i) {
-    const model::FolderPlace place = model::PlaceInFolder(parameters[i]);
-    const bool is_listed = place.first > 0;  // the first parameter of the tensor already lists it
-    if (nonzero[i] == 0 && parameters[i].shape.size() > 1 && !is_listed) zeros.push_back(place.tensor);
+    if (nonzero[i] == 0 && parameters[i].shape.size() > 1) zeros.push_back(parameters[i].name);
   }
   if (!zeros.empty()) {
     const std::string others = zeros.size() == 1 ? "" : absl::StrCat(" (and ", zeros.size() - 1, " others)");

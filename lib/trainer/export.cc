@@ -96,7 +96,7 @@ absl::Status CopyModelFiles(const std::string& kept, int64_t end, const std::str
 }
 
 // Updates the config.json of the folder that the model came from, so that its other fields are not lost.
-// Writes a new one if there is none, or if it describes another model, and returns a note in the second case.
+// Writes a new one if there is none, or if it cannot be updated, and returns a note in the second case.
 absl::StatusOr<std::string> WriteConfig(const std::string& kept, const BlockWeights& weights, DType dtype,
                                         const model::SpecialTokens& tokens, const std::string& out_folder) {
   std::optional<std::string> config;
@@ -111,10 +111,11 @@ absl::StatusOr<std::string> WriteConfig(const std::string& kept, const BlockWeig
   TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(out_folder + "/config.json", *config));
   if (!is_new) return std::string();
   return absl::StrCat("config.json was written from scratch, because ", path,
-                      " describes another model; it does not have the fields that trainctl does not use");
+                      " could not be updated for this model. If you need fields that trainctl does not use, "
+                      "copy them from that file");
 }
 
-// Without it transformers takes the tokenizer class of the model's family, which adds tokens of its own.
+// Without this file, transformers uses the tokenizer class of the model's family, which adds its own tokens.
 absl::Status WriteTokenizerConfig(const Codec& codec, const std::string& out_folder) {
   const std::string path = absl::StrCat(out_folder, "/", kTokenizerConfig);
   if (!PathExists(out_folder + "/tokenizer.json") || PathExists(path)) return absl::OkStatus();

@@ -119,7 +119,7 @@ class Starter {
     return absl::OkStatus();
   }
 
-  // For this rank's heads. No rank has more than rank 0, which measures.
+  // Rank 0 measures, because no rank has more heads.
   absl::Status ChooseAttention() {
     return trainer::ChooseAttention(recipe_, device_, AttentionToChoose(*planned_.training.step.graph),
                                     deps_.attention_path, *run_.world, PrintLine);

@@ -44,7 +44,8 @@ void ShrinkHeads(int64_t tp_before, int64_t tp, model::Architecture& spec) {
   SetEach(spec, &model::Attention::heads, heads);
 }
 
-// Every kind of layer occurs, if there are as many layers. Windows are shorter than the documents.
+// Assigns the kinds to the layers in turn, so that each occurs if there are enough layers. Makes windows
+// shorter than the documents.
 void ShrinkKinds(model::Architecture& spec) {
   constexpr int64_t kWindow = 3;
   if (WindowOf(spec) > 0) ChangeWindow(spec, std::min(WindowOf(spec), kWindow));

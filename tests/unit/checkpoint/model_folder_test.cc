@@ -414,7 +414,8 @@ TEST(ModelWeights, HugeValuesAreNamedByTheirRowAndZerosAreKnown) {
   OddWeights odd;
   const auto see = [&](const std::string& name, std::vector<float> values) {
     const ModelTensor tensor = {.name = name, .dtype = DType::kF32, .shape = {3, 4}, .num_bytes = 48};
-    odd.See({.tensor = &tensor, .first_row = 1, .cols = {0, 4}}, values);
+    const model::Parameter parameter = {.name = name};
+    odd.See({.parameter = &parameter, .tensor = &tensor, .first_row = 1, .cols = {0, 4}}, values);
   };
   see("usual", {0, -300, 1e4F, 0});
   see("zeros", {0, 0, -0.0F, 0});

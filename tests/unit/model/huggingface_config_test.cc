@@ -1,8 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/substitute.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "model/architecture.h"
@@ -359,6 +361,42 @@ TEST(HuggingFaceConfig, LayersOfSmolLm3WithoutPositions) {
   EXPECT_EQ(types(R"("no_rope_layers": [0, 1, 1, 1])"),
             "full_attention_nope full_attention full_attention full_attention");
   EXPECT_EQ(types(R"("no_rope_layers": [1, 1, 1, 1])"), "full_attention");
+  for (const char* wrong : {"[true, false]", "[1, 2]", "[1]", "1"}) {
+    const std::string text = absl::StrReplaceAll(With(absl::StrCat("\"no_rope_layers\": ", wrong).c_str()),
+                                                 {{"llama", "smollm3"}});
+    EXPECT_THAT(FromHuggingFaceConfig(text, "config.json").status().ToString(), HasSubstr("no_rope_layers"))
+        << wrong;
+  }
+}
+
+// A field that is there but not read would make another model of it.
+TEST(HuggingFaceConfig, ListsAndTablesByLayerAreReadOrRefused) {
+  const auto error = [](const char* type, const char* fields) {
+    const std::string text =
+        absl::StrReplaceAll(With(fields), {{"\"llama\"", absl::StrCat("\"", type, "\"")}});
+    return FromHuggingFaceConfig(text, "config.json").status().ToString();
+  };
+  EXPECT_THAT(error("ministral", R"("layer_types": "full_attention")"), HasSubstr("layer_types"));
+  EXPECT_THAT(error("ministral", R"("layer_types": ["full_attention"])"), HasSubstr("layer_types"));
+  constexpr char kScaled[] = R"("rope_parameters": {"full_attention": {"rope_type": "default"},
+      "sliding_attention": {"rope_theta": 10000, "type": "linear", "factor": 8.0}})";
+  EXPECT_THAT(error("gemma3_text", kScaled), HasSubstr("rope_parameters: sliding_attention"));
+  EXPECT_THAT(error("gemma3_text", R"("query_pre_attn_scalar": 0)"),
+              HasSubstr("field 'query_pre_attn_scalar' is 0 but must be a positive number"));
+  EXPECT_THAT(error("granite", R"("logits_scaling": 0)"), HasSubstr("field 'logits_scaling' is 0"));
+}
+
+// One field says how many positions there are.
+TEST(HuggingFaceConfig, PositionsOfGpt2AreStatedOnce) {
+  constexpr char kGpt2[] =
+      R"({"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 100$0})";
+  const auto read = [&](const char* fields) {
+    return FromHuggingFaceConfig(absl::Substitute(kGpt2, fields), "config.json");
+  };
+  EXPECT_EQ(read("")->learned_positions, 1024);
+  EXPECT_EQ(read(R"(, "n_positions": 32)")->learned_positions, 32);
+  EXPECT_THAT(read(R"(, "n_positions": 32, "max_position_embeddings": 64)").status().ToString(),
+              HasSubstr("n_positions"));
 }
 
 // A value that the family's config.json cannot state could not be exported.

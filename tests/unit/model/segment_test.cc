@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "model/families.h"
 #include "model/graph.h"
 #include "model/presets.h"
 
@@ -33,6 +34,28 @@ std::vector<Architecture> Variants() {
   specs.push_back(specs[0]);
   SetAllLinearBiases(specs.back(), true);
   return specs;
+}
+
+// Analyze fails for a table that recomputes an operator from a value that is not saved.
+TEST(Segment, EveryFamilyCanFormItsPassesAgainInParts) {
+  for (const std::string& family : NamedFamilies()) {
+    Architecture spec = BaseOfFamily(family);
+    SetNumLayers(spec, 1);
+    spec.hidden = 8;
+    spec.vocab = 10;
+    SetEach(spec, &Attention::heads, 2);
+    SetEach(spec, &Attention::kv_heads, 2);
+    SetEach(spec, &Attention::head_dim, 4);
+    SetEach(spec, &Mlp::ffn, 16);
+    for (const bool cuts_sequence : {false, true}) {
+      const auto graph = BuildGraph(spec, Inventory(spec),
+                                    {.shape = {1, 8},
+                                     .tensor = {.ranks = 2, .cuts_sequence = cuts_sequence},
+                                     .forms_again = true,
+                                     .forms_attention_again = true});
+      for (const Segment& kind : graph->kinds) EXPECT_GT(Analyze(kind).inference_peak, 0) << family;
+    }
+  }
 }
 
 // Layers of one kind are built once, and kinds whose tables are equal are one.

@@ -453,6 +453,14 @@ inline const BadInputCase kBadInputs[] = {
     {"EpsThatIsZeroInFp32", "[optimizer]\neps = 1e-46\n",
      "r.toml:12:1: optimizer.eps: 1e-46 rounds to zero in fp32, in which updates are computed; use 1e-38 or "
      "more"},
+    {"AWindowThatNoLayerHas",
+     "!recipe_version = 1\n[model]\nfamily = 'gemma2'\nlayers = 2\nhidden = 64\nheads = 4\nffn = 96\nvocab = "
+     "300\n"
+     "sliding_window = 9\nlayer_types = ['full_attention']\n[[data.train]]\nfiles = ['a']\n[train]\nsteps = "
+     "1\n"
+     "batch_sequences = 8\n",
+     "r.toml:9:1: model.sliding_window has no effect, because no layer in model.layer_types is "
+     "\"sliding_attention\"; remove it"},
     {"PatternThatMatchesNothing", "[optimizer]\nno_decay = ['*.norm', '*.bias']\n",
      "r.toml:12:1: optimizer.no_decay: \"*.norm\" matches no parameter; an example of a parameter name is "
      "model.layers.2.input_layernorm.weight"},

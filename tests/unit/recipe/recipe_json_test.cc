@@ -38,7 +38,7 @@ const std::vector<std::string>& ManySets() {
       "model.norm_eps=1.1e-7",
       "model.rope_theta=12345.678",
       "model.rope_scaling={factor=3.3, low_freq_factor=1.5, high_freq_factor=5, "
-      "original_max_position=77, type='linear'}",
+      "original_max_position=77}",
       "model.init_std=0.0123",
       "model.weights=ckpt/step-1",
       "data.seq_len=96",
@@ -164,6 +164,7 @@ bool HasOneValueOnly(const std::string& name) {
                                        "cluster.device",
                                        "plan.framework",
                                        "model.rope_scaling",
+                                       "model.rope_scaling.type",
                                        "model.layer_types",
                                        "model.window_rope_theta",
                                        "model.attention_scale",
