@@ -56,7 +56,8 @@ void Forward(SegmentRun& run, const model::Operator& op) {
     }
     if (!want_gradient) continue;
     run.AddWeightGradient(op.weights, piece, x_rows, accumulate);
-    if (has_bias) run.AddBiasGradient(op.biases[0], piece, accumulate);
+    // A tied matrix may accumulate when the bias, which is in another bucket, does not.
+    if (has_bias) run.AddBiasGradient(op.biases[0], piece, begin > 0 || run.Bound(op.biases[0]).accumulate);
     accumulate = true;
     at::Tensor dx_rows = dx.narrow(0, begin, rows);
     SegmentRun::Multiply(dx_rows, piece, weight);

@@ -48,7 +48,11 @@ class SegmentRunner::Pass {
   void SetInput(const at::Tensor& input) {
     if (r_.segment_.inputs.empty()) return;
     run_.SetRows(r_.segment_.inputs[0], input.size(0));
-    run_.Value(r_.segment_.inputs[0]) = input;
+    // Operators that only forward the input save it under another name.
+    const int root = r_.roots_[static_cast<size_t>(r_.segment_.inputs[0])];
+    for (size_t value = 0; value < r_.roots_.size(); ++value) {
+      if (r_.roots_[value] == root) run_.Value(static_cast<int>(value)) = input;
+    }
   }
   // Undefined for a segment without input.
   at::Tensor InputGradient() {

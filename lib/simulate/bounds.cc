@@ -439,7 +439,10 @@ class Bounder {
     const int64_t slots = std::min<int64_t>(layers, setting.prefetch ? kLayerSlots : 1);
     const int64_t slot_bytes =
         (ledger_.parameters_sharded() ? compute : 0) + (ledger_.gradients_sharded() ? gradient : 0);
-    return parameters + gradients + states + slots * slot_bytes * blocks_[kLayer].padded_numel;
+    const bool has_copy = setting.checkpoint_copy && !setting.on_device;
+    const int64_t copy = has_copy ? shard * (master + setting.optimizer->StateBytes()) : 0;
+    return parameters + gradients + states + slots * slot_bytes * blocks_[kLayer].padded_numel + copy +
+           setting.workspace_bytes;
   }
 
   // Returns the bytes that a pass keeps in a stage from its forward to its backward.

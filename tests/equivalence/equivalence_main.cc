@@ -48,7 +48,7 @@ constexpr int kMaxWorld = 4;
 int64_t g_sequences = 48;
 std::string g_only;  // part of the names of the cells to run
 constexpr int64_t kFewSequences = 16;
-constexpr int64_t kSeqLen = 24;
+constexpr int64_t kSeqLen = 8;
 constexpr int64_t kMemorySlackBytes = int64_t{2} << 20;
 
 struct Cell {

@@ -90,7 +90,10 @@ class Pairwise {
             verify::Trial trial = TrialOf(cell);
             const Reference& reference = *references_.at({cell.is_packed, cell.variant});
             trial.update.eps = reference.eps;
-            TRAINCTL_RETURN_IF_ERROR(RunOne(trial, cell.is_packed, communicator, world, *outcome_));
+            const absl::Status status = RunOne(trial, cell.is_packed, communicator, world, *outcome_);
+            if (!status.ok()) {
+              return absl::Status(status.code(), absl::StrCat(cell.ToString(), ": ", status.message()));
+            }
             if (communicator.rank() != 0) continue;
             const std::string wrong = Judge(cell, trial, reference);
             if (wrong.empty()) continue;

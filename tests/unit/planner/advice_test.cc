@@ -238,7 +238,7 @@ TEST(Advice, OfWhatDoesNotDivideLeadsToAPlan) {
 // What does not fit, on a machine and on devices.
 TEST(Advice, OfWhatDoesNotFitLeadsToAPlan) {
   int num_followed = 0;
-  for (uint64_t seed = 0; seed < NumCases<uint64_t>(20); ++seed) {
+  for (uint64_t seed = 0; seed < NumCases<uint64_t>(60); ++seed) {
     uint64_t draws = 0;
     const auto below = [&](uint64_t bound) {
       return static_cast<int64_t>(RandomBelow(seed, 8, draws++, bound));
@@ -251,7 +251,8 @@ TEST(Advice, OfWhatDoesNotFitLeadsToAPlan) {
     set("cluster.devices_per_node", workers);
     const int64_t nodes = below(3) == 0 ? 1 + below(3) : 0;  // 0: this machine
     set("train.batch_sequences", workers * std::max<int64_t>(1, nodes) * (1 + below(12)));
-    set("cluster.memory_limit", absl::StrCat(6 + below(50), "MiB"));
+    // A device's matrix products need a workspace of 32 MiB, whatever the layout is.
+    set("cluster.memory_limit", absl::StrCat((nodes > 0 ? 36 : 4) + below(16), "MiB"));
     if (below(3) > 0) set("parallel.pp", 1), set("parallel.tp", 1);
     if (nodes > 0) set("cluster.device", "h100-sxm-80gb"), set("cluster.nodes", nodes);
     if (below(2) == 0) set("parallel.zero_stage", workers == 1 ? 0 : below(4));
@@ -261,7 +262,7 @@ TEST(Advice, OfWhatDoesNotFitLeadsToAPlan) {
     num_followed += FollowAll(recipe, recipe::Purpose::kPlan);
     if (HasFailure()) FAIL() << "seed " << seed;
   }
-  EXPECT_GE(num_followed, NumCases(2));
+  EXPECT_GE(num_followed, NumCases(10));
   // Between what weights in bf16 alone leave room for and what a copy of them does.
   EXPECT_EQ(FollowAll({recipe::kMinimal, {"train.precision=bf16", "cluster.memory_limit=16MiB"}},
                       recipe::Purpose::kPlan),

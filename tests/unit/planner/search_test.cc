@@ -104,6 +104,7 @@ schedule::StepSetting DrawSetting(Picker& pick) {
   setting.prefetch = pick({0, 1}) == 1;
   setting.checkpoint_copy = pick({0, 1}) == 1;
   setting.on_device = pick({0, 1}) == 1;
+  if (setting.on_device) setting.workspace_bytes = pick({0, 1000, 1 << 20});
   setting.threads = setting.on_device ? 1 : pick({1, 4});
   setting.optimizer = optim::Find(pick({0, 1}) == 1 ? "lion" : "adamw");
   return setting;
@@ -358,7 +359,7 @@ std::string CompareSearches(const Problem& problem, SpaceTally& tally) {
 TEST(Search, FindsWhatPricingEverythingFinds) {
   const auto start = std::chrono::steady_clock::now();
   std::vector<SpaceTally> tallies(2);
-  const int count = NumCases(200);
+  const int count = NumCases(100);
   OnTwoThreads(count, [&](uint32_t seed, int num) {
     Picker pick(seed + 100);
     SpaceTally& tally = tallies[seed - 1];
@@ -373,7 +374,7 @@ TEST(Search, FindsWhatPricingEverythingFinds) {
   EXPECT_EQ(a.failure, "");
   EXPECT_EQ(b.failure, "");
   EXPECT_GT(a.feasible + b.feasible, count / 3);
-  if (count >= 200) {
+  if (count >= 100) {
     EXPECT_LT(a.feasible + b.feasible, count);
     EXPECT_GT(a.cut + b.cut, count / 50) << "the model is hardly ever cut";
   }

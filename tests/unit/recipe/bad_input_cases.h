@@ -325,7 +325,7 @@ inline const BadInputCase kBadInputs[] = {
      "1\n",
      "r.toml:2:1: model.preset = 'llama9' is not known; the nearest are llama-1b, llama-25m, llama2-7b; the "
      "presets are toy-1m, toy-5m, llama-25m, llama-120m, llama-1b, llama3.2-1b, llama3.2-3b, llama2-7b, "
-     "llama3.1-8b, llama2-13b, llama2-70b, llama3.1-70b, llama3.1-405b; for planning alone internlm-7b, "
+     "llama3.1-8b, llama2-13b, llama2-70b, llama3.1-70b, llama3.1-405b; only for planning: internlm-7b, "
      "moonlight-16b, internlm-20b, gpt-oss-20b, qwen3-30b-a3b, mixtral-8x7b, gpt-oss-120b, mixtral-8x22b, "
      "gpt3-175b, qwen3-235b-a22b, deepseek-v3, kimi-k2; model.from = FOLDER takes the config.json of "
      "another"},
@@ -349,7 +349,8 @@ inline const BadInputCase kBadInputs[] = {
     {"VocabularyBelowBytes",
      "![model]\npreset = 'toy-1m'\nvocab = 255\n[data]\nseq_len = 128\n[[data.train]]\nfiles = "
      "['a']\n[train]\nsteps = 1\n",
-     "r.toml:3:1: model.vocab (255) is less than the 256 tokens that data.tokenizer = \"byte\" needs"},
+     "r.toml:3:1: model.vocab (255) is less than the 256 tokens that data.tokenizer = \"byte\" needs; set "
+     "data.tokenizer, or model.vocab = 256 or more"},
     {"SequenceAboveMaxPosition",
      "![model]\npreset = 'toy-1m'\n[data]\nseq_len = 4096\n[[data.train]]\nfiles = ['a']\n[train]\nsteps = "
      "1\n",
