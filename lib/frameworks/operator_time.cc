@@ -46,6 +46,10 @@ constexpr double kDropoutShare = 0.41 / 0.85;
 // 0.28 to 0.32 of nominal (SimuMax, ibid., ce and ce_fusion).
 constexpr double kLossShare = 0.40 / 0.85;
 
+bool HasYarn(const model::Rope& rope) {
+  return rope.scaling.has_value() && rope.scaling->kind == model::RopeScalingKind::kYarn;
+}
+
 double NormShare(NormKernel kernel) {
   switch (kernel) {
     case NormKernel::kLibrary:
@@ -87,7 +91,7 @@ ForwardBackward PassesOf(const WorkItem& item, const Workload& w) {
       // _apply_rotary_pos_emb_bshd, in bytes of an element: times cosine 4, half negated 2, joined 4, times
       // sine 4, added 6, joined with what is not rotated 4, against 4; backward 4 + 4 + 2 + 4 + 6.
       // NVIDIA-NeMo/Megatron-Bridge v0.3.0 src/megatron/bridge/utils/fusions.py:66: no fusion for "yarn".
-      if (w.model.rope.yarn && !AttentionOf(w.model).latent.has_value() && f.stretched_rotary_apart) {
+      if (HasYarn(w.model.rope) && !AttentionOf(w.model).latent.has_value() && f.stretched_rotary_apart) {
         return {6, 5};
       }
       return {1, 1};

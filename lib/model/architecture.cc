@@ -89,12 +89,43 @@ absl::Status ValidateLayer(const Layer& layer) {
   return layer.experts.has_value() ? ValidateExperts(*layer.experts) : absl::OkStatus();
 }
 
-absl::Status ValidateRopeScaling(const RopeScaling& scaling) {
+absl::Status ValidateYarn(const RopeScaling& scaling, double theta) {
+  if (!(scaling.beta_slow > 0 && scaling.beta_fast > scaling.beta_slow)) {
+    return UsageError(absl::StrCat("model.rope_scaling needs 0 < beta_slow < beta_fast, not ",
+                                   scaling.beta_slow, " and ", scaling.beta_fast));
+  }
+  if (theta > 1) return absl::OkStatus();
+  // The bounds divide by its logarithm.
+  return UsageError(absl::StrCat("model.rope_theta = ", theta, " must be above 1 for YaRN"));
+}
+
+absl::Status ValidateLongRope(const Architecture& spec, const RopeScaling& scaling) {
+  const int64_t num_pairs = RotatedDim(spec) / 2;
+  const std::pair<const char*, const std::vector<double>*> lists[] = {{"short_factor", &scaling.short_factor},
+                                                                      {"long_factor", &scaling.long_factor}};
+  for (const auto& [name, divisors] : lists) {
+    // Latent attention rotates other widths, and is not trained.
+    if (!AttentionOf(spec).latent.has_value() && static_cast<int64_t>(divisors->size()) != num_pairs) {
+      return UsageError(absl::StrCat("model.rope_scaling.", name, " has ", divisors->size(),
+                                     " numbers but must have ", num_pairs,
+                                     ", one for each pair of rotated elements of a head"));
+    }
+    for (const double divisor : *divisors) {
+      if (std::isfinite(divisor) && divisor > 0) continue;
+      return UsageError(
+          absl::StrCat("model.rope_scaling.", name, " contains ", divisor, "; all must be positive numbers"));
+    }
+  }
+  if (scaling.attention_factor > 0) return absl::OkStatus();
+  return UsageError("model.rope_scaling.attention_factor is missing; LongRoPE needs a positive number");
+}
+
+absl::Status ValidateRopeScaling(const Architecture& spec) {
+  const RopeScaling& scaling = *spec.rope.scaling;
   if (!std::isfinite(scaling.factor) || scaling.factor < 1.0) {
     return UsageError(
         absl::StrCat("model.rope_scaling.factor = ", scaling.factor, " must be a number of at least 1"));
   }
-  if (scaling.kind == RopeScalingKind::kLinear) return absl::OkStatus();
   // The blend between the two bands divides by their difference.
   if (!std::isfinite(scaling.low_freq_factor) || !std::isfinite(scaling.high_freq_factor) ||
       scaling.low_freq_factor <= 0 || scaling.high_freq_factor <= scaling.low_freq_factor) {
@@ -104,6 +135,19 @@ absl::Status ValidateRopeScaling(const RopeScaling& scaling) {
   if (scaling.original_max_position < 1) {
     return UsageError(absl::StrCat(
         "model.rope_scaling.original_max_position = ", scaling.original_max_position, " must be at least 1"));
+  }
+  if (!std::isfinite(scaling.attention_factor) || scaling.attention_factor < 0) {
+    return UsageError(absl::StrCat("model.rope_scaling.attention_factor = ", scaling.attention_factor,
+                                   " must be a positive number"));
+  }
+  switch (scaling.kind) {
+    case RopeScalingKind::kLlama3:
+    case RopeScalingKind::kLinear:
+      return absl::OkStatus();
+    case RopeScalingKind::kYarn:
+      return ValidateYarn(scaling, spec.rope.theta);
+    case RopeScalingKind::kLongRope:
+      return ValidateLongRope(spec, scaling);
   }
   return absl::OkStatus();
 }
@@ -354,7 +398,7 @@ absl::Status Validate(const Architecture& spec) {
   if (!(spec.rope.share > 0 && spec.rope.share <= 1)) {
     return UsageError(absl::StrCat("model.rope_share = ", spec.rope.share, " must be above 0 and at most 1"));
   }
-  if (spec.rope.scaling.has_value()) TRAINCTL_RETURN_IF_ERROR(ValidateRopeScaling(*spec.rope.scaling));
+  if (spec.rope.scaling.has_value()) TRAINCTL_RETURN_IF_ERROR(ValidateRopeScaling(spec));
   TRAINCTL_RETURN_IF_ERROR(ValidateMultipliers(spec));
   double most = 0;
   for (const Layer& kind : spec.kinds)
@@ -385,7 +429,6 @@ std::vector<std::string> WhyNotTrainable(const Architecture& spec) {
       {spec.head_bias && spec.tie_embeddings, "a bias of a tied head"},
       {spec.dropout, "dropout"},
       {spec.learned_positions > 0 && (family == nullptr || !family->learned_positions), "learned positions"},
-      {spec.rope.yarn, "YaRN positions (rope_scaling)"},
   };
   for (const auto& [has, feature] : features) {
     if (has) reasons.emplace_back(feature);
@@ -458,6 +501,15 @@ bool CanHaveRope(const Family& family, bool any_window, const Attention& attenti
   return false;
 }
 
+// Whether a config.json of the family can express the scaling. With tables by layer type, transformers reads
+// neither `truncate` nor an original_max_position_embeddings outside of them, which LongRoPE has.
+bool CanHaveScaling(const Family& family, const RopeScaling& scaling) {
+  const bool is_long_rope = scaling.kind == RopeScalingKind::kLongRope;
+  if (family.original_max_position > 0) return is_long_rope;
+  if (family.window_rope_theta > 0) return !is_long_rope && scaling.truncate;
+  return !family.learned_positions;
+}
+
 // Returns UsageError if a field has a value that a config.json of the family cannot state.
 absl::Status CheckStated(const Family& family, const Architecture& spec) {
   const Attention& attention = AttentionOf(spec);
@@ -474,7 +526,7 @@ absl::Status CheckStated(const Family& family, const Architecture& spec) {
       {family.has_kv_heads || attention.kv_heads == attention.heads, "kv_heads"},
       {fits_windows, family.windows == Windows::kAll ? "layer_types" : "sliding_window"},
       {fits_ropes, "layer_types"},
-      {has_rope || !spec.rope.scaling.has_value(), "rope_scaling"},
+      {!spec.rope.scaling.has_value() || CanHaveScaling(family, *spec.rope.scaling), "rope_scaling"},
       {has_rope || spec.rope.theta == family.rope_theta, "rope_theta"},
       {(family.window_rope_theta > 0) == (spec.window_rope_theta > 0), "window_rope_theta"},
       {family.states_multipliers || spec.embedding_multiplier == 1, "embedding_multiplier"},

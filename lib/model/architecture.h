@@ -15,28 +15,13 @@
 
 #include "absl/status/status.h"
 #include "kernels/variants.h"
+#include "model/rope_scaling.h"
 
 namespace trainctl::model {
-
-// The RoPE frequencies that the factor divides: the low ones (Llama 3.1), or all (position interpolation,
-// arXiv 2306.15595). Corresponds to `rope_type` in transformers.
-enum class RopeScalingKind : uint8_t { kLlama3, kLinear };
-
-struct RopeScaling {
-  double factor = 8.0;
-  // Only for kLlama3:
-  double low_freq_factor = 1.0;
-  double high_freq_factor = 4.0;
-  int64_t original_max_position = 8192;
-
-  RopeScalingKind kind = RopeScalingKind::kLlama3;
-  bool operator==(const RopeScaling&) const = default;
-};
 
 struct Rope {
   double theta = 10000.0;
   std::optional<RopeScaling> scaling;
-  bool yarn = false;  // whether YaRN scales the frequencies (arXiv 2309.00071)
   // Fraction of each head that is rotated. The rotated elements are at the beginning of the head.
   double share = 1;
   kernels::RopePairs pairs = kernels::RopePairs::kHalves;

@@ -356,45 +356,130 @@ void ReadRopeShare(Reader& reader, const char* key, const Family& family, Archit
   spec.rope.share = reader.Number({key}, spec.rope.share);
 }
 
-// `rope_scaling`, or `rope_parameters` of newer transformers (which carries rope_theta as well).
-std::vector<std::string> ReadRopeTable(const Json& object, const Family& family, Architecture& spec) {
+constexpr char kOriginal[] = "original_max_position_embeddings";
+
+// Reads the context length of the model without scaling from a table. `outer` is the value outside of the
+// table, which transformers prefers. Without either, transformers uses max_position_embeddings.
+int64_t ReadOriginal(Reader& reader, std::optional<int64_t> outer, const Architecture& spec) {
+  const int64_t original = reader.Position({kOriginal}, outer.value_or(spec.max_position));
+  if (outer.has_value() && original != *outer)
+    reader.Refuse(kOriginal, absl::StrCat("the same as outside of the table (", *outer, ")"));
+  return original;
+}
+
+RopeScaling ReadLlama3(Reader& reader, std::optional<int64_t> outer, const Architecture& spec) {
+  RopeScaling scaling;
+  for (const auto& [key, value] : {std::pair{"factor", &scaling.factor},
+                                   {"low_freq_factor", &scaling.low_freq_factor},
+                                   {"high_freq_factor", &scaling.high_freq_factor}}) {
+    if (reader.Find({key}) == nullptr) reader.Refuse(key, "a number");
+    *value = reader.Number({key}, *value);
+  }
+  if (!outer.has_value() && reader.Find({kOriginal}) == nullptr) reader.Refuse(kOriginal, "a whole number");
+  scaling.original_max_position = ReadOriginal(reader, outer, spec);
+  return scaling;
+}
+
+// Linear scaling by 1 is none.
+std::optional<RopeScaling> ReadLinear(Reader& reader) {
+  const double factor = reader.Number({"factor"}, 0);
+  if (factor <= 0) reader.Refuse("factor", "a positive number");
+  if (factor <= 0 || factor == 1) return std::nullopt;
+  return RopeScaling{.factor = factor, .kind = RopeScalingKind::kLinear};
+}
+
+// `mscale` and `mscale_all_dim` are another way to state the attention factor. transformers reads them only
+// if both are there and not 0.
+RopeScaling ReadYarn(Reader& reader, std::optional<int64_t> outer, const Architecture& spec) {
+  RopeScaling scaling = {.kind = RopeScalingKind::kYarn};
+  if (reader.Find({"factor"}) == nullptr) reader.Refuse("factor", "a number");
+  scaling.factor = reader.Number({"factor"}, scaling.factor);
+  scaling.original_max_position = ReadOriginal(reader, outer, spec);
+  scaling.beta_fast = reader.Number({"beta_fast"}, scaling.beta_fast);
+  scaling.beta_slow = reader.Number({"beta_slow"}, scaling.beta_slow);
+  scaling.truncate = reader.Bool("truncate", scaling.truncate);
+  const double mscale = reader.Number({"mscale"}, 0);
+  const double mscale_all_dim = reader.Number({"mscale_all_dim"}, 0);
+  if (reader.Find({"attention_factor"}) != nullptr) {
+    scaling.attention_factor = reader.Positive({"attention_factor"}, 0);
+  } else if (mscale != 0 && mscale_all_dim != 0) {
+    const double growth = scaling.factor > 1 ? 0.1 * std::log(scaling.factor) : 0;
+    scaling.attention_factor = (mscale * growth + 1) / (mscale_all_dim * growth + 1);
+  }
+  return scaling;
+}
+
+std::optional<std::vector<double>> ReadNumbers(Reader& reader, const char* key) {
+  const Json* list = reader.Find({key});
+  if (list != nullptr && list->is_array() &&
+      std::all_of(list->begin(), list->end(), [](const Json& item) { return item.is_number(); })) {
+    return list->get<std::vector<double>>();
+  }
+  reader.Refuse(key, "a list of numbers");
+  return std::nullopt;
+}
+
+// Always states the attention factor, so that another max_position does not change what the weights compute.
+std::optional<RopeScaling> ReadLongRope(Reader& reader, std::optional<int64_t> outer,
+                                        const Architecture& spec) {
+  RopeScaling scaling = {.kind = RopeScalingKind::kLongRope};
+  scaling.original_max_position = ReadOriginal(reader, outer, spec);
+  const double ratio =
+      static_cast<double>(spec.max_position) / static_cast<double>(scaling.original_max_position);
+  const double factor = reader.Positive({"factor"}, ratio);
+  scaling.attention_factor =
+      reader.Positive({"attention_factor"}, LongRopeAttentionFactor(factor, scaling.original_max_position));
+  std::optional<std::vector<double>> short_factor = ReadNumbers(reader, "short_factor");
+  std::optional<std::vector<double>> long_factor = ReadNumbers(reader, "long_factor");
+  if (!short_factor.has_value() || !long_factor.has_value()) return std::nullopt;
+  scaling.short_factor = *std::move(short_factor);
+  scaling.long_factor = *std::move(long_factor);
+  return scaling;
+}
+
+bool HasOnlyLongRope(const Family& family) { return family.original_max_position > 0; }
+
+// Returns the name of a kind of scaling that transformers uses now. "su" and "yarn" are names that early
+// versions of Phi 3 had for LongRoPE.
+Json CurrentRopeType(const Family& family, const Json& type) {
+  return HasOnlyLongRope(family) && (type == "su" || type == "yarn") ? Json("longrope") : type;
+}
+
+// Reads `rope_scaling`, or `rope_parameters` of newer transformers (which contains rope_theta as well).
+// `outer` is original_max_position_embeddings outside of the table.
+std::vector<std::string> ReadRopeTable(const Json& object, const Family& family, std::optional<int64_t> outer,
+                                       Architecture& spec) {
+  const char* const must = HasOnlyLongRope(family)
+                               ? "\"longrope\" or \"default\""
+                               : "\"llama3\", \"linear\", \"yarn\", \"longrope\" or \"default\"";
   if (!object.is_object()) return {"must be an object"};
   Reader reader(object, "", /*all_spellings=*/true);
-  const Json* old_kind = reader.Find({"type"});
-  const Json* kind = reader.Find({"rope_type", "type"});
-  static const auto* default_kind = new Json("default");
-  if (kind == nullptr) {
-    if (object.contains("factor")) {
-      reader.Refuse("rope_type", "\"llama3\", \"linear\" or \"default\"");
-      return reader.unknown_fields();
-    }
-    kind = default_kind;  // as in transformers
+  const Json* old_type = reader.Find({"type"});
+  const Json* stated = reader.Find({"rope_type", "type"});
+  if (stated == nullptr && object.contains("factor")) {
+    reader.Refuse("rope_type", must);
+    return reader.unknown_fields();
   }
-  if (old_kind != nullptr && *kind != *old_kind) reader.Refuse("type", "equal to 'rope_type'");
+  const Json type = stated == nullptr ? Json("default") : CurrentRopeType(family, *stated);
+  if (old_type != nullptr && type != CurrentRopeType(family, *old_type))
+    reader.Refuse("type", "equal to 'rope_type'");
   spec.rope.theta = reader.Number({"rope_theta"}, spec.rope.theta);
   ReadRopeShare(reader, "partial_rotary_factor", family, spec);
-  if (*kind == "llama3") {
-    RopeScaling& scaling = spec.rope.scaling.emplace();
-    for (const auto& [key, value] : {std::pair{"factor", &scaling.factor},
-                                     {"low_freq_factor", &scaling.low_freq_factor},
-                                     {"high_freq_factor", &scaling.high_freq_factor}}) {
-      if (reader.Find({key}) == nullptr) reader.Refuse(key, "a number");
-      *value = reader.Number({key}, *value);
-    }
-    constexpr char kOriginal[] = "original_max_position_embeddings";
-    if (reader.Find({kOriginal}) == nullptr) reader.Refuse(kOriginal, "a whole number");
-    scaling.original_max_position = reader.Position({kOriginal}, scaling.original_max_position);
-  } else if (*kind == "default") {
+  const std::optional<RopeScalingKind> kind =
+      type.is_string() ? FindRopeScalingKind(type.get<std::string>()) : std::nullopt;
+  if (type == "default") {
     reader.Only("factor", 1.0);
-  } else if (*kind == "linear") {
-    const double factor = reader.Number({"factor"}, 0);
-    if (factor <= 0) reader.Refuse("factor", "a positive number");
-    if (factor > 0 && factor != 1)
-      spec.rope.scaling = RopeScaling{.factor = factor, .kind = RopeScalingKind::kLinear};
+  } else if (!kind.has_value() || (HasOnlyLongRope(family) && kind != RopeScalingKind::kLongRope)) {
+    reader.Refuse(old_type == stated ? "type" : "rope_type",
+                  absl::StrCat(must, " (no other scaling is implemented)"));
+  } else if (kind == RopeScalingKind::kLlama3) {
+    spec.rope.scaling = ReadLlama3(reader, outer, spec);
+  } else if (kind == RopeScalingKind::kLinear) {
+    spec.rope.scaling = ReadLinear(reader);
+  } else if (kind == RopeScalingKind::kYarn) {
+    spec.rope.scaling = ReadYarn(reader, outer, spec);
   } else {
-    spec.rope.yarn = *kind == "yarn";
-    reader.Refuse(old_kind == kind ? "type" : "rope_type",
-                  "\"llama3\", \"linear\" or \"default\" (no other scaling is implemented)");
+    spec.rope.scaling = ReadLongRope(reader, outer, spec);
   }
   reader.RefuseTheRest([](const std::string&, const Json& value) { return value.is_null(); });
   return reader.unknown_fields();
@@ -409,7 +494,8 @@ const Json* ReadTablesByLayerType(Reader& reader, const Family& family, Architec
   constexpr char kWindowed[] = "rope_parameters: sliding_attention: ";
   Architecture windowed;
   windowed.rope.theta = spec.window_rope_theta;
-  for (const std::string& reason : ReadRopeTable((*tables)["sliding_attention"], family, windowed))
+  for (const std::string& reason :
+       ReadRopeTable((*tables)["sliding_attention"], family, std::nullopt, windowed))
     reader.Refuse(absl::StrCat(kWindowed, reason));
   if (windowed.rope.scaling.has_value())
     reader.Refuse(absl::StrCat(kWindowed, "rope_type must be \"default\" (nothing else is implemented)"));
@@ -425,6 +511,9 @@ void ReadRope(Reader& reader, const Family& family, Architecture& spec) {
   const double outer_theta = spec.rope.theta;
   const bool has_two = family.window_rope_theta > 0;
   if (has_two) spec.window_rope_theta = reader.Number({"rope_local_base_freq"}, family.window_rope_theta);
+  std::optional<int64_t> original;
+  if (HasOnlyLongRope(family)) original = family.original_max_position;
+  if (reader.Find({kOriginal}) != nullptr) original = reader.Position({kOriginal}, spec.max_position);
   std::optional<RopeScaling> first;
   for (const char* table : {"rope_scaling", "rope_parameters"}) {
     const bool is_by_type = has_two && absl::string_view(table) == "rope_parameters";
@@ -432,7 +521,7 @@ void ReadRope(Reader& reader, const Family& family, Architecture& spec) {
     if (object == nullptr) continue;
     const bool is_second = spec.rope.scaling.has_value() || first.has_value();
     first = std::exchange(spec.rope.scaling, std::nullopt);
-    for (const std::string& reason : ReadRopeTable(*object, family, spec)) {
+    for (const std::string& reason : ReadRopeTable(*object, family, original, spec)) {
       reader.Refuse(absl::StrCat(table, ": ", reason));
     }
     if (is_second && first != spec.rope.scaling)
@@ -678,20 +767,44 @@ void WriteWindows(const Family& family, const Architecture& spec, Json& config) 
   config["layer_types"] = std::move(types);
 }
 
-void WriteRope(const Family& family, const Architecture& spec, Json& config) {
-  Json scaling = nullptr;
-  if (spec.rope.scaling.has_value()) {
-    const RopeScaling& s = *spec.rope.scaling;
-    scaling = {{"rope_type", s.kind == RopeScalingKind::kLinear ? "linear" : "llama3"}, {"factor", s.factor}};
-    if (s.kind == RopeScalingKind::kLlama3) {
-      scaling["low_freq_factor"] = s.low_freq_factor;
-      scaling["high_freq_factor"] = s.high_freq_factor;
-      scaling["original_max_position_embeddings"] = s.original_max_position;
-    }
+// Returns `rope_scaling`. Its fields with default values are absent, as in published files.
+Json ScalingTable(const Architecture& spec, const RopeScaling& scaling) {
+  const RopeScaling usual;
+  Json table = {{"rope_type", NameOf(scaling.kind)}};
+  if (scaling.kind == RopeScalingKind::kLongRope) {
+    // Versions of transformers before 5 accept three fields of Phi 3, and require the name "type".
+    table = {{"type", NameOf(scaling.kind)},
+             {"short_factor", scaling.short_factor},
+             {"long_factor", scaling.long_factor}};
+    const double ratio =
+        static_cast<double>(spec.max_position) / static_cast<double>(scaling.original_max_position);
+    if (scaling.attention_factor != LongRopeAttentionFactor(ratio, scaling.original_max_position))
+      table["attention_factor"] = scaling.attention_factor;
+    return table;
   }
+  table["factor"] = scaling.factor;
+  if (scaling.kind == RopeScalingKind::kLinear) return table;
+  table[kOriginal] = scaling.original_max_position;
+  if (scaling.kind == RopeScalingKind::kLlama3) {
+    table["low_freq_factor"] = scaling.low_freq_factor;
+    table["high_freq_factor"] = scaling.high_freq_factor;
+    return table;
+  }
+  if (scaling.beta_fast != usual.beta_fast) table["beta_fast"] = scaling.beta_fast;
+  if (scaling.beta_slow != usual.beta_slow) table["beta_slow"] = scaling.beta_slow;
+  if (!scaling.truncate) table["truncate"] = false;
+  if (scaling.attention_factor > 0) table["attention_factor"] = scaling.attention_factor;
+  return table;
+}
+
+void WriteRope(const Family& family, const Architecture& spec, Json& config) {
   if (family.learned_positions) return;
+  const std::optional<RopeScaling>& scaling = spec.rope.scaling;
   config[family.rope_theta_key] = spec.rope.theta;
-  config["rope_scaling"] = std::move(scaling);
+  config["rope_scaling"] = scaling.has_value() ? ScalingTable(spec, *scaling) : Json(nullptr);
+  // Outside of the table, where all versions of transformers find it.
+  if (scaling.has_value() && scaling->kind == RopeScalingKind::kLongRope)
+    config[kOriginal] = scaling->original_max_position;
   if (StatesRopeShare(family)) config[family.rope_share_key] = spec.rope.share;
   if (family.window_rope_theta > 0) config["rope_local_base_freq"] = spec.window_rope_theta;
   if (family.no_positions != NoPositions::kListed) return;

@@ -87,6 +87,8 @@ struct Family {
   double norm_eps = 1e-6;
   double rope_theta = 10000;
   double rope_share = 1;
+  // original_max_position_embeddings, in families whose only scaling of RoPE is LongRoPE; 0 in others
+  int64_t original_max_position = 0;
   double window_rope_theta = 0;        // rope_local_base_freq; 0 if layers with a window use rope_theta
   double query_pre_attn_scalar = 256;  // with ScoreScale::kPreAttnScalar
   double attention_softcap = 0;        // attn_logit_softcapping

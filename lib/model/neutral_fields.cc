@@ -36,8 +36,6 @@ const std::set<std::string>& NeutralNames() {
       "eos_token", "pad_token", "unk_token", "sep_token", "tokenizer_class", "tokenizer_file", "prefix",
       // Lengths that no model reads; max_position_embeddings is the one that counts.
       "max_sequence_length", "model_max_length", "seq_length", "n_ctx",
-      // A length that only types of rope_scaling read that are refused.
-      "original_max_position_embeddings",
       // The trained families are decoders with either value.
       "is_decoder",
       // Qwen2's layers with a window, of which there are none unless use_sliding_window says so.

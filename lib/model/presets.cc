@@ -111,7 +111,8 @@ Architecture GptOssOf(int64_t layers, int64_t num_experts) {
   SetAllLinearBiases(spec, true);
   SetEach(spec, &Mlp::clamped, true);
   SetWindow(spec, 128, /*period=*/2);
-  spec.rope.yarn = true;
+  spec.rope.scaling = RopeScaling{
+      .factor = 32, .original_max_position = 4096, .kind = RopeScalingKind::kYarn, .truncate = false};
   return spec;
 }
 

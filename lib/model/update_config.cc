@@ -22,6 +22,7 @@ constexpr char kShare[] = "partial_rotary_factor";
 constexpr char kScaling[] = "rope_scaling";
 constexpr char kParameters[] = "rope_parameters";
 constexpr char kWindowTheta[] = "rope_local_base_freq";
+constexpr char kOriginal[] = "original_max_position_embeddings";
 
 constexpr char kLayerTypes[] = "layer_types";
 
@@ -95,7 +96,7 @@ class Updater {
   // These may be in a table, so SetRope sets them.
   bool IsOfRope(const std::string& key) const {
     return key == family_.rope_theta_key || key == family_.rope_share_key || key == kScaling ||
-           key == kWindowTheta;
+           key == kWindowTheta || key == kOriginal;
   }
 
   Json OldValueOf(const std::string& key) const {
@@ -139,7 +140,8 @@ class Updater {
 
   // Returns the new content of a table.
   Json RopeTable(const Json& before, bool has_theta) const {
-    Json table = new_config_[kScaling];
+    Json table = before;
+    if (new_config_[kScaling] != OldValueOf(kScaling)) table = new_config_[kScaling];
     if (table.is_null()) table = {{"rope_type", "default"}};
     if (has_theta || before.contains(kTheta)) table[kTheta] = new_config_[family_.rope_theta_key];
     if (before.contains(kShare) && new_config_.contains(family_.rope_share_key))
@@ -170,6 +172,7 @@ class Updater {
     if (!has_table && !new_config_[kScaling].is_null()) Copy(kScaling);
     if (!has_theta || file_.contains(family_.rope_theta_key)) Copy(family_.rope_theta_key);
     if (!has_share || file_.contains(family_.rope_share_key)) Copy(family_.rope_share_key);
+    Copy(kOriginal);
     if (!has_window_theta || file_.contains(kWindowTheta)) Copy(kWindowTheta);
   }
 

@@ -14,16 +14,18 @@ struct AngleTable;
 
 namespace trainctl::nn {
 
-// Cosine and sine of each position below max_position: [max_position, rotated_dim / 2] each, fp32, in device
-// memory.
+// Cosine and sine of each position, multiplied by the attention factor (model::AttentionFactorOf): [seq_len,
+// rotated_dim / 2] each, fp32, in device memory. Operators that rotate back with these tables multiply by
+// that factor again, which is right for gradients, but does not restore values.
 struct RopeTables {
   at::Tensor cos, sin;
 };
 // Computes the tables on the CPU and copies them to the device. Uses the same sequence of fp32 operations as
-// Hugging Face transformers, including Llama 3 frequency scaling.
-RopeTables MakeRopeTables(const device::Device& device, const model::AngleTable& table, int64_t max_position);
+// Hugging Face transformers. `seq_len` is the length of the sequences, in tokens. With LongRoPE it decides
+// which frequencies all of them have, also if the documents in them are shorter.
+RopeTables MakeRopeTables(const device::Device& device, const model::AngleTable& table, int64_t seq_len);
 // The same for each of several tables.
 std::vector<RopeTables> MakeRopeTables(const device::Device& device,
-                                       const std::vector<model::AngleTable>& tables, int64_t max_position);
+                                       const std::vector<model::AngleTable>& tables, int64_t seq_len);
 
 }  // namespace trainctl::nn

@@ -34,7 +34,10 @@ void ApplyFamily(absl::string_view name, int64_t seq_len, model::Architecture& a
   };
   if (HasAny(key, {"gptoss"})) {
     SetAllLinearBiases(a, true);
-    a.rope.yarn = true;
+    a.rope.scaling = model::RopeScaling{.factor = 32,
+                                        .original_max_position = 4096,
+                                        .kind = model::RopeScalingKind::kYarn,
+                                        .truncate = false};
     SetEach(a, &model::Mlp::clamped, true);
     SetWindow(a, 128, /*period=*/2);
     set_family("gpt_oss");

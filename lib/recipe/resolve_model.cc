@@ -25,6 +25,7 @@ class ModelResolver {
     if (!ResolveBase()) return base_origin_;
     model::Architecture& spec = recipe().model.spec;
     const model::Architecture base = spec;
+    SetScalingType(spec);
     for (const auto& [path, entry] : draft_.entries()) {
       if (!absl::StartsWith(path, "model.") || path == kLayerTypes || !entry.field->set) continue;
       entry.field->set(recipe(), 0, entry.value);
@@ -38,6 +39,7 @@ class ModelResolver {
 
  private:
   static constexpr char kLayerTypes[] = "model.layer_types";
+  static constexpr char kScalingType[] = "model.rope_scaling.type";
 
   // Comes after all other fields, because it needs the number of layers and the window.
   void SetLayerTypes(model::Architecture& spec) {
@@ -49,6 +51,36 @@ class ModelResolver {
     issues_.MarkBad(kLayerTypes);
   }
 
+  // The numbers of another type mean something else, so a new type begins without them.
+  void SetScalingType(model::Architecture& spec) {
+    const std::string* type = Text(kScalingType);
+    if (type == nullptr || issues_.IsBad(kScalingType)) return;
+    const model::RopeScalingKind kind = *model::FindRopeScalingKind(*type);
+    std::optional<model::RopeScaling>& scaling = spec.rope.scaling;
+    if (scaling.has_value() && scaling->kind == kind) return;
+    scaling = model::RopeScaling{.kind = kind};
+    for (const char* field : RequiredOf(kind)) {
+      const std::string path = absl::StrCat("model.rope_scaling.", field);
+      if (draft_.Find(path) != nullptr || issues_.IsBad(path)) continue;
+      issues_.Add(Where(kScalingType), absl::StrCat(path, " is missing; ", *type, " scaling requires it"));
+      issues_.MarkBad(path);
+    }
+  }
+
+  static std::vector<const char*> RequiredOf(model::RopeScalingKind kind) {
+    switch (kind) {
+      case model::RopeScalingKind::kLlama3:
+        break;  // those of Llama 3.1 are the defaults
+      case model::RopeScalingKind::kLinear:
+        return {"factor"};
+      case model::RopeScalingKind::kYarn:
+        return {"factor", "original_max_position"};
+      case model::RopeScalingKind::kLongRope:
+        return {"original_max_position", "attention_factor", "short_factor", "long_factor"};
+    }
+    return {};
+  }
+
   // Stated fields must not do nothing.
   void ReportIdleFields(const model::Architecture& spec) {
     const auto report = [&](const std::string& path, absl::string_view why) {
@@ -58,9 +90,13 @@ class ModelResolver {
     };
     if (model::WindowOf(spec) == 0 && !issues_.IsBad(kLayerTypes))
       report("model.sliding_window", "no layer in model.layer_types is \"sliding_attention\"");
-    if (!spec.rope.scaling.has_value() || spec.rope.scaling->kind != model::RopeScalingKind::kLinear) return;
-    for (const char* field : {"low_freq_factor", "high_freq_factor", "original_max_position"})
-      report(absl::StrCat("model.rope_scaling.", field), "linear scaling uses only the factor");
+    if (issues_.IsBad(kScalingType)) return;
+    for (const auto& [path, entry] : draft_.entries()) {
+      // `get` returns nullopt if the type of scaling does not use the field.
+      if (!absl::StartsWith(path, "model.rope_scaling.") || path == kScalingType) continue;
+      if (entry.field->get(recipe(), 0).has_value()) continue;
+      report(path, absl::StrCat(model::NameOf(spec.rope.scaling->kind), " scaling does not use it"));
+    }
   }
 
   Recipe& recipe() { return loaded_.recipe; }

@@ -1,8 +1,10 @@
 // The fields of a recipe that describe the model.
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "model/families.h"
@@ -231,20 +233,21 @@ void AddModelFields(Builder& b) {
             return Value(std::string("none"));
           },
           [](Recipe& r, size_t, const Value&) { r.model.spec.rope.scaling.reset(); });
-  // `is_for_linear` is whether linear scaling uses the field.
-  const auto scaling = [&](const char* name, const char* doc, auto member, bool is_for_linear = false) {
+  // A field of the scalings `kinds`. It is neither shown nor stored for others, or if it is 0.
+  using Scaling = model::RopeScalingKind;
+  const auto scaling = [&](const char* name, const char* doc, std::vector<Scaling> kinds, auto member) {
     using T = std::remove_reference_t<decltype(member(std::declval<model::RopeScaling&>()))>;
-    return b.AddInput(name, doc, KindOf<T>())
-        .Above(0)
-        .AtMost(1e9)
-        .Default(inherited)
+    Row row = b.AddInput(name, doc, KindOf<T>());
+    if constexpr (!std::is_same_v<T, bool>) row.Above(0).AtMost(1e9);
+    return row.Default(inherited)
         .Group("rope_scaling", "table")
         .Accessors(
-            [member, is_for_linear](const Recipe& r, size_t) -> std::optional<Value> {
+            [member, kinds = std::move(kinds)](const Recipe& r, size_t) -> std::optional<Value> {
               if (!r.model.spec.rope.scaling.has_value()) return std::nullopt;
               model::RopeScaling scaling = *r.model.spec.rope.scaling;
-              if (scaling.kind == model::RopeScalingKind::kLinear && !is_for_linear) return std::nullopt;
-              return ToValue(member(scaling));
+              if (std::find(kinds.begin(), kinds.end(), scaling.kind) == kinds.end()) return std::nullopt;
+              const Value value = ToValue(member(scaling));
+              return value == Value(0.0) ? std::nullopt : std::make_optional(value);
             },
             [member](Recipe& r, size_t, const Value& value) {
               std::optional<model::RopeScaling>& scaling = r.model.spec.rope.scaling;
@@ -252,38 +255,71 @@ void AddModelFields(Builder& b) {
               FromValue(value, member(*scaling));
             });
   };
-  b.AddInput("model.rope_scaling.type",
-             "How RoPE frequencies are scaled: `llama3` divides the low ones by the factor, `linear` all.",
-             Kind::kString)
-      .Choices({"linear", "llama3"})
+  b.AddInput(
+       "model.rope_scaling.type",
+       "How RoPE frequencies are scaled: `llama3` and `yarn` divide the low ones by the factor, `linear` "
+       "all, and `longrope` each by its own.",
+       Kind::kString)
+      .Choices({"linear", "llama3", "longrope", "yarn"})
       .Default("from the preset or folder, otherwise \"llama3\"")
       .Group("rope_scaling", "table")
       .Accessors(
           [](const Recipe& r, size_t) -> std::optional<Value> {
             const std::optional<model::RopeScaling>& scaling = r.model.spec.rope.scaling;
-            if (!scaling || scaling->kind == model::RopeScalingKind::kLlama3) return std::nullopt;
-            return Value(std::string("linear"));
+            if (!scaling || scaling->kind == Scaling::kLlama3) return std::nullopt;
+            return Value(std::string(model::NameOf(scaling->kind)));
           },
           [](Recipe& r, size_t, const Value& value) {
             std::optional<model::RopeScaling>& scaling = r.model.spec.rope.scaling;
             if (!scaling.has_value()) scaling.emplace();
-            scaling->kind = std::get<std::string>(value) == "linear" ? model::RopeScalingKind::kLinear
-                                                                     : model::RopeScalingKind::kLlama3;
+            scaling->kind = *model::FindRopeScalingKind(std::get<std::string>(value));
           });
   scaling(
       "model.rope_scaling.factor", "RoPE scaling: factor by which the scaled frequencies are divided.",
-      [](model::RopeScaling & s) -> auto& { return s.factor; }, /*is_for_linear=*/true);
+      {Scaling::kLinear, Scaling::kLlama3, Scaling::kYarn},
+      [](model::RopeScaling & s) -> auto& { return s.factor; });
   scaling(
       "model.rope_scaling.low_freq_factor", "Llama 3 RoPE scaling: lower end of the blended frequency band.",
-      [](model::RopeScaling & s) -> auto& { return s.low_freq_factor; });
+      {Scaling::kLlama3}, [](model::RopeScaling & s) -> auto& { return s.low_freq_factor; });
   scaling(
       "model.rope_scaling.high_freq_factor", "Llama 3 RoPE scaling: upper end of the blended frequency band.",
-      [](model::RopeScaling & s) -> auto& { return s.high_freq_factor; });
+      {Scaling::kLlama3}, [](model::RopeScaling & s) -> auto& { return s.high_freq_factor; });
   scaling(
       "model.rope_scaling.original_max_position",
-      "Llama 3 RoPE scaling: context length of the unscaled model.",
+      "RoPE scaling except `linear`: context length of the unscaled model. With `longrope`, longer sequences "
+      "(data.seq_len) use long_factor.",
+      {Scaling::kLlama3, Scaling::kLongRope, Scaling::kYarn},
       [](model::RopeScaling & s) -> auto& { return s.original_max_position; })
       .Unit("tokens");
+  scaling(
+      "model.rope_scaling.beta_fast",
+      "YaRN: frequencies with more rotations than this in original_max_position tokens are not divided.",
+      {Scaling::kYarn}, [](model::RopeScaling & s) -> auto& { return s.beta_fast; })
+      .Default("from the folder, otherwise 32");
+  scaling(
+      "model.rope_scaling.beta_slow",
+      "YaRN: frequencies with fewer rotations than this in original_max_position tokens are divided by the "
+      "factor.",
+      {Scaling::kYarn}, [](model::RopeScaling & s) -> auto& { return s.beta_slow; })
+      .Default("from the folder, otherwise 1");
+  scaling(
+      "model.rope_scaling.truncate",
+      "YaRN: round the ends of the frequency band, given by beta_fast and beta_slow, to whole frequencies.",
+      {Scaling::kYarn}, [](model::RopeScaling & s) -> auto& { return s.truncate; })
+      .Default("from the folder, otherwise true");
+  scaling(
+      "model.rope_scaling.attention_factor",
+      "YaRN and LongRoPE: factor of the rotated elements of queries and keys.",
+      {Scaling::kLongRope, Scaling::kYarn},
+      [](model::RopeScaling & s) -> auto& { return s.attention_factor; })
+      .Default("from the folder; otherwise, with YaRN, 0.1 ln(factor) + 1");
+  scaling(
+      "model.rope_scaling.short_factor",
+      "LongRoPE: divisor of each frequency, for sequences of at most original_max_position tokens.",
+      {Scaling::kLongRope}, [](model::RopeScaling & s) -> auto& { return s.short_factor; });
+  scaling(
+      "model.rope_scaling.long_factor", "LongRoPE: divisor of each frequency, for longer sequences.",
+      {Scaling::kLongRope}, [](model::RopeScaling & s) -> auto& { return s.long_factor; });
 }
 
 }  // namespace trainctl::recipe

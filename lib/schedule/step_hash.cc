@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -37,7 +38,13 @@ class StepHasher::State {
   requires requires(const List& list) { *list.begin() + 0; }
   State& operator<<(const List& list) {
     *this << static_cast<int64_t>(list.size());
-    for (const auto& item : list) *this << static_cast<int64_t>(item);
+    for (const auto& item : list) {
+      if constexpr (std::same_as<std::remove_cvref_t<decltype(item)>, double>) {
+        *this << item;  // a cast would drop the fraction
+      } else {
+        *this << static_cast<int64_t>(item);
+      }
+    }
     return *this;
   }
   State& operator<<(int64_t number) {
@@ -100,8 +107,10 @@ class GraphAdder {
     for (const auto& [rotated_dim, theta, scaling] : angles) {
       s_ << rotated_dim << theta << scaling.has_value();
       if (!scaling) continue;
-      const auto& [factor, low, high, original, kind] = *scaling;
-      s_ << static_cast<int64_t>(kind) << factor << low << high << original;
+      const auto& [factor, low, high, original, kind, beta_fast, beta_slow, truncate, attention_factor,
+                   short_factor, long_factor] = *scaling;
+      s_ << static_cast<int64_t>(kind) << factor << low << high << original << beta_fast << beta_slow
+         << truncate << attention_factor << short_factor << long_factor;
     }
   }
 

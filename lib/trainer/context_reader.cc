@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "base/status.h"
@@ -26,8 +27,9 @@ ContextReader::ContextReader(const model::Architecture& spec, ParametersOf param
     : spec_(spec),
       inventory_(model::Inventory(spec)),
       parameters_of_(std::move(parameters_of)),
-      rope_(nn::MakeRopeTables(device::Device::Cpu(), model::AnglesOf(spec), window)),
       window_(window),
+      num_positions_(NumPositions(1)),
+      rope_(nn::MakeRopeTables(device::Device::Cpu(), model::AnglesOf(spec), num_positions_)),
       threads_(threads),
       threads_of_one_token_(ThreadsOfOneToken(spec, threads)),
       graph_(GraphOf(1)),
@@ -45,13 +47,28 @@ std::vector<nn::SegmentRunner> ContextReader::MakeRunners(const model::Graph& gr
   return runners;
 }
 
+int64_t ContextReader::NumPositions(int64_t length) const {
+  const std::optional<model::RopeScaling>& scaling = spec_.rope.scaling;
+  if (!scaling.has_value() || UsesLongFactor(*scaling, length) || !UsesLongFactor(*scaling, window_))
+    return window_;
+  return scaling->original_max_position;
+}
+
+void ContextReader::Restart(int64_t begin) {
+  begin_ = begin;
+  num_tokens_ = 0;
+  for (nn::KeyValueCache& cache : caches_) cache.Clear();
+}
+
 absl::StatusOr<at::Tensor> ContextReader::Read(absl::Span<const int32_t> text) {
   const auto length = static_cast<int64_t>(text.size());
   TRAINCTL_CHECK(length > begin_ + num_tokens_);
-  if (length - begin_ > window_) {
-    begin_ = length - KeptOf(window_);
-    num_tokens_ = 0;
-    for (nn::KeyValueCache& cache : caches_) cache.Clear();
+  if (length - begin_ > window_) Restart(length - KeptOf(window_));
+  if (const int64_t num_positions = NumPositions(length - begin_); num_positions != num_positions_) {
+    Restart(begin_);
+    num_positions_ = num_positions;
+    rope_ = nn::MakeRopeTables(device::Device::Cpu(), model::AnglesOf(spec_), num_positions_);
+    one_token_ = MakeRunners(*graph_);
   }
   return ReadMore(text.subspan(static_cast<size_t>(begin_ + num_tokens_)));
 }

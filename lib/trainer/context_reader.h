@@ -11,6 +11,8 @@
 //
 // The window is the maximum number of tokens that are attended to together; a text may be longer. When the
 // window is full, its older half is dropped, and the newer half is read again as the beginning of a text.
+// With LongRoPE (model/rope_scaling.h), all tokens are read again when there are more of them than the
+// original context length, because all keys then have other positions. transformers does the same.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -50,17 +52,22 @@ class ContextReader {
   // Returns a runner for each kind of segment in the graph.
   std::vector<nn::SegmentRunner> MakeRunners(const model::Graph& graph) const;
   std::shared_ptr<const model::Graph> GraphOf(int64_t num_tokens) const;
+  // Number of positions in the tables for a text of `length` tokens.
+  int64_t NumPositions(int64_t length) const;
+  // Forgets all tokens. The next one is at index `begin` of the text.
+  void Restart(int64_t begin);
   absl::StatusOr<at::Tensor> ReadMore(absl::Span<const int32_t> tokens);
 
   const model::Architecture& spec_;
   const std::vector<model::Parameter> inventory_;
   const ParametersOf parameters_of_;
-  const std::vector<nn::RopeTables> rope_;
   const int64_t window_;
+  int64_t num_positions_;
+  std::vector<nn::RopeTables> rope_;
   const int threads_;
   const int threads_of_one_token_;
   const std::shared_ptr<const model::Graph> graph_;  // graph for one token
-  const std::vector<nn::SegmentRunner> one_token_;   // runners for one token, by kind
+  std::vector<nn::SegmentRunner> one_token_;         // runners for one token, by kind
   std::vector<nn::KeyValueCache> caches_;  // one per block; those of the embedding and head stay empty
   int64_t begin_ = 0;                      // index in the text of the first cached token
   int64_t num_tokens_ = 0;                 // number of cached tokens

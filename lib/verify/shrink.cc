@@ -52,6 +52,16 @@ void ShrinkKinds(model::Architecture& spec) {
   for (size_t i = 0; i < spec.layers.size(); ++i) spec.layers[i] = static_cast<int>(i % spec.kinds.size());
 }
 
+// LongRoPE has a divisor for each pair of a head, and others for sequences above the original length.
+void ShrinkLongRope(int64_t seq_len_before, int64_t seq_len, model::Architecture& spec) {
+  std::optional<model::RopeScaling>& scaling = spec.rope.scaling;
+  if (!scaling.has_value() || scaling->kind != model::RopeScalingKind::kLongRope) return;
+  const auto num_pairs = static_cast<size_t>(model::RotatedDim(spec) / 2);
+  scaling->short_factor.resize(num_pairs);
+  scaling->long_factor.resize(num_pairs);
+  scaling->original_max_position = model::UsesLongFactor(*scaling, seq_len_before) ? seq_len - 1 : seq_len;
+}
+
 // One layer where there were fewest, two where there were more.
 void ShrinkStages(layout::Pipeline& pipeline, int64_t pp_before, int64_t pp) {
   std::vector<int64_t>& layers = pipeline.stage_layers;
@@ -130,6 +140,7 @@ absl::StatusOr<SmallRun> Shrink(const model::Architecture& spec, const layout::L
   TRAINCTL_RETURN_IF_ERROR(ShrinkMicroBatches(small.layout));
   // Sequences of two tokens at least: each is two documents.
   small.seq_len = RoundUp(std::clamp<int64_t>(seq_len, 2, 16), tp);
+  ShrinkLongRope(seq_len, small.seq_len, small.spec);
   return small;
 }
 

@@ -1157,8 +1157,8 @@ def a_folder_without_a_run_is_evaluated_and_continued(c):
         c.expect(5, verb, "m has weights but no config.json")
     for config, words in (('{"model_type": "mamba"}', ["mamba", "to be trained: llama, mistral"]), ("{", ["not valid JSON"]),
                           (LFS_POINTER, ["config.json is a Git LFS pointer"]),
-                          (json.dumps({**json.load(open(c.dir + "/config.json")), "rope_scaling": {"type": "yarn", "factor": 4}}),
-                           ["m/config.json", "yarn"])):
+                          (json.dumps({**json.load(open(c.dir + "/config.json")), "rope_scaling": {"type": "dynamic", "factor": 4}}),
+                           ["m/config.json", "dynamic"])):
         c.write("m/config.json", config)
         for verb in both:
             c.expect(6, verb, *words)

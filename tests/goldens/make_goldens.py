@@ -116,6 +116,28 @@ VARIANTS = {
                  intermediate_size=ABSENT, rope_theta=ABSENT, n_inner=28, layer_norm_epsilon=1e-5,
                  tie_word_embeddings=True, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, packed=True, batch=3,
                  seq_len=24),
+    # YaRN. Of four frequencies, one is kept, one divided, and two are between; queries and keys are multiplied.
+    "rope_yarn": dict(num_key_value_heads=2, head_dim=8, rope_theta=500.0,
+                      rope_scaling=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=64,
+                                        beta_fast=8.0, beta_slow=0.25),
+                      max_position_embeddings=256, batch=2, seq_len=64),
+    # Bounds that are not rounded, and another way to state the attention factor.
+    "rope_yarn_mscale": dict(num_key_value_heads=2, head_dim=8, rope_theta=500.0,
+                             rope_scaling=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=64,
+                                               beta_fast=8.0, beta_slow=0.25, truncate=False, mscale=3.0,
+                                               mscale_all_dim=0.5),
+                             max_position_embeddings=256, batch=2, seq_len=64),
+    # With the numbers that it has if only the factor is stated.
+    "qwen2_yarn": dict(family="qwen2", num_key_value_heads=2, head_dim=ABSENT, hidden_size=32, rope_theta=500.0,
+                       rope_scaling=dict(rope_type="yarn", factor=4.0)),
+    # LongRoPE: sequences of at most the original length, and longer ones, which have other frequencies.
+    "phi3_longrope_short": dict(family="phi3", num_key_value_heads=2, head_dim=ABSENT, hidden_size=32,
+                                partial_rotary_factor=0.5, rope_theta=100.0, original_max_position_embeddings=16,
+                                rope_scaling=dict(type="longrope", short_factor=[1.0, 1.5], long_factor=[2.0, 3.0])),
+    "phi3_longrope_long": dict(family="phi3", num_key_value_heads=2, head_dim=ABSENT, hidden_size=32,
+                               partial_rotary_factor=0.75, rope_theta=100.0, original_max_position_embeddings=6,
+                               rope_scaling=dict(type="longrope", short_factor=[1.0, 1.5, 2.0],
+                                                 long_factor=[1.25, 2.0, 3.5])),
 }
 
 

@@ -387,7 +387,7 @@ TEST(LayerTime, StretchedPositionsAreRotatedStepByStep) {
   // 24 bytes an element of queries and keys instead of 4, and 20 instead of 4 backward.
   Workload w = SmallJob();
   Workload fused = w;
-  w.model.rope.yarn = true;
+  w.model.rope.scaling = model::RopeScaling{.kind = model::RopeScalingKind::kYarn};
   const double rotated = 4096.0 * (32 + 8) * 128;
   const double rate = simulate::BytesPerSecond(*w.device);
   EXPECT_NEAR(Difference(w, fused).forward, 20 * rotated / rate, 1e-9);

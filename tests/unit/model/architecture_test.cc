@@ -262,7 +262,6 @@ TEST(Architecture, EveryFeatureThatIsMissingIsNamed) {
       {"after the embedding", [](Architecture& s) { s.embedding_norm = true; }},
       {"dropout", [](Architecture& s) { s.dropout = true; }},
       {"learned positions", [](Architecture& s) { s.learned_positions = 5; }},
-      {"YaRN", [](Architecture& s) { s.rope.yarn = true; }},
   };
   Architecture all = Tiny();
   for (const auto& [word, add] : features) {
@@ -333,6 +332,14 @@ TEST(Architecture, SizesThatNoModelHasAreNamed) {
   EXPECT_EQ(Validate(spec).message(), "a token visits 0 of 65536 experts");
 }
 
+RopeScaling LongRope(const Architecture& spec, double divisor) {
+  const std::vector<double> divisors(static_cast<size_t>(RotatedDim(spec) / 2), divisor);
+  return {.kind = RopeScalingKind::kLongRope,
+          .attention_factor = 1.5,
+          .short_factor = divisors,
+          .long_factor = divisors};
+}
+
 TEST(Architecture, ValidateNamesTheFieldThatIsWrong) {
   EXPECT_TRUE(CheckTrainable(Tiny()).ok()) << CheckTrainable(Tiny());
   const std::pair<const char*, std::function<void(Architecture&)>> mistakes[] = {
@@ -359,6 +366,27 @@ TEST(Architecture, ValidateNamesTheFieldThatIsWrong) {
       {"low_freq_factor", [](Architecture& s) { s.rope.scaling = RopeScaling{.low_freq_factor = 4.0}; }},
       {"original_max_position",
        [](Architecture& s) { s.rope.scaling = RopeScaling{.original_max_position = 0}; }},
+      {"0 < beta_slow < beta_fast",
+       [](Architecture& s) {
+         s.rope.scaling = RopeScaling{.kind = RopeScalingKind::kYarn, .beta_slow = 32};
+       }},
+      {"rope_scaling.attention_factor",
+       [](Architecture& s) {
+         s.rope.scaling = RopeScaling{.kind = RopeScalingKind::kYarn, .attention_factor = -1};
+       }},
+      {"rope_theta",
+       [](Architecture& s) {
+         s.rope.theta = 1;
+         s.rope.scaling = RopeScaling{.kind = RopeScalingKind::kYarn};
+       }},
+      {"rope_scaling.attention_factor is missing",
+       [](Architecture& s) { s.rope.scaling = LongRope(s, 1.5), s.rope.scaling->attention_factor = 0; }},
+      {"rope_scaling.short_factor has 4 numbers",
+       [](Architecture& s) {
+         s.rope.scaling = LongRope(s, 1.5), s.rope.scaling->short_factor = {1, 2, 3, 4};
+       }},
+      {"rope_scaling.long_factor contains 0",
+       [](Architecture& s) { s.rope.scaling = LongRope(s, 1.5), s.rope.scaling->long_factor[1] = 0; }},
       {"model.attention_out_bias", [](Architecture& s) { SetEach(s, &Attention::out_bias, true); }},
       {"model.qkv_bias",
        [](Architecture& s) { SetEach(s, &Attention::qkv_bias, true), SetEach(s, &Mlp::bias, true); }},

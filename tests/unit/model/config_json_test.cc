@@ -336,13 +336,12 @@ TEST(ConfigJson, FieldsThatOnlyTrainingAsksForAreKeptAsReasons) {
   const absl::StatusOr<ConfigModel> model = ReadConfigJson(
       R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
           "num_attention_heads": 4, "vocab_size": 100, "hidden_act": "gelu", "rms_norm_eps": "small",
-          "rope_scaling": {"rope_type": "yarn", "factor": 2.0}, "logit_scale": 2.0, "n_embd": 64})",
+          "rope_scaling": {"rope_type": "dynamic", "factor": 2.0}, "logit_scale": 2.0, "n_embd": 64})",
       "config.json");
   ASSERT_TRUE(model.ok()) << model.status();
-  EXPECT_TRUE(model->spec.rope.yarn);
   const std::string reasons = absl::StrJoin(model->unknown_fields, "\n");
   for (const char* field : {"'hidden_act' is \"gelu\"", "'rms_norm_eps' is \"small\"", "'logit_scale'",
-                            "rope_scaling: field 'rope_type' is \"yarn\"", "'n_embd'"}) {
+                            "rope_scaling: field 'rope_type' is \"dynamic\"", "'n_embd'"}) {
     EXPECT_THAT(reasons, HasSubstr(field));
   }
 }
@@ -447,7 +446,9 @@ TEST(ConfigJson, NormsWindowsAndClampsOfAFamilyAreRead) {
           "rope_scaling": {"rope_type": "yarn", "factor": 32.0}})");
   EXPECT_EQ(WindowOf(oss), 128);
   EXPECT_EQ(WindowShare(oss), 0.5);
-  EXPECT_TRUE(MlpOf(oss).clamped && oss.rope.yarn && HasAllLinearBiases(oss));
+  EXPECT_TRUE(MlpOf(oss).clamped && HasAllLinearBiases(oss));
+  ASSERT_TRUE(oss.rope.scaling.has_value());
+  EXPECT_EQ(oss.rope.scaling->kind, RopeScalingKind::kYarn);
   EXPECT_EQ(AttentionOf(oss).qk_norm, QkNorm::kNone);
 }
 

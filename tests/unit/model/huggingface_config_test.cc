@@ -178,6 +178,118 @@ TEST(HuggingFaceConfig, NewRopeParametersMeanTheSameAsTheOldFields) {
   EXPECT_EQ(spec->rope.scaling, RopeScaling{});
 }
 
+// Stated twice, or in the form of either version of transformers.
+TEST(HuggingFaceConfig, FormsOfYarnMeanTheSame) {
+  const auto read = [](const char* fields) {
+    const absl::StatusOr<Architecture> spec = FromHuggingFaceConfig(With(fields), "config.json");
+    EXPECT_TRUE(spec.ok()) << fields << ": " << spec.status();
+    return spec.ok() ? spec->rope.scaling : std::nullopt;
+  };
+  RopeScaling yarn = {.factor = 4, .original_max_position = 512, .kind = RopeScalingKind::kYarn};
+  for (const char* fields :
+       {R"("rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512})",
+        R"("rope_parameters": {"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 512,
+            "beta_fast": 32, "beta_slow": 1, "truncate": true, "mscale": 1.0, "rope_theta": 1e4})",
+        R"("rope_scaling": {"type": "yarn", "factor": 4}, "original_max_position_embeddings": 512)",
+        // Without it, transformers uses max_position_embeddings.
+        R"("rope_scaling": {"type": "yarn", "factor": 4}, "max_position_embeddings": 512)"}) {
+    EXPECT_EQ(read(fields), yarn) << fields;
+  }
+  yarn.attention_factor = 1.0857263992561355;  // by transformers 5.23.0
+  yarn.factor = 40;
+  const std::optional<RopeScaling> with_mscale =
+      read(R"("rope_scaling": {"type": "yarn", "factor": 40, "original_max_position_embeddings": 512,
+              "mscale": 1.0, "mscale_all_dim": 0.707})");
+  ASSERT_TRUE(with_mscale.has_value());
+  EXPECT_DOUBLE_EQ(with_mscale->attention_factor, yarn.attention_factor);
+  const std::optional<RopeScaling> all =
+      read(R"("rope_scaling": {"type": "yarn", "factor": 40, "original_max_position_embeddings": 512,
+              "beta_fast": 16, "beta_slow": 0.5, "truncate": false, "attention_factor": 1.25,
+              "mscale": 1.0, "mscale_all_dim": 0.707})");
+  EXPECT_EQ(all, (RopeScaling{.factor = 40,
+                              .original_max_position = 512,
+                              .kind = RopeScalingKind::kYarn,
+                              .beta_fast = 16,
+                              .beta_slow = 0.5,
+                              .truncate = false,
+                              .attention_factor = 1.25}));
+}
+
+// Phi 3.5, with the names that its versions have for LongRoPE.
+TEST(HuggingFaceConfig, LongRopeOfPhi3) {
+  const auto read = [](const char* fields) {
+    const std::string text = absl::StrReplaceAll(With(fields), {{"\"llama\"", "\"phi3\""}});
+    return FromHuggingFaceConfig(text, "config.json");
+  };
+  const std::string table = R"("short_factor": [1, 1.25, 1.5, 2], "long_factor": [2, 3, 4, 5.5]})";
+  const std::string rest =
+      R"(, "max_position_embeddings": 131072, "original_max_position_embeddings": 4096,
+          "partial_rotary_factor": 0.5)";
+  const RopeScaling expected = {.original_max_position = 4096,
+                                .kind = RopeScalingKind::kLongRope,
+                                .attention_factor = LongRopeAttentionFactor(32, 4096),
+                                .short_factor = {1, 1.25, 1.5, 2},
+                                .long_factor = {2, 3, 4, 5.5}};
+  for (const char* begin :
+       {R"("rope_scaling": {"type": "longrope", )", R"("rope_scaling": {"type": "su", )",
+        R"("rope_scaling": {"type": "yarn", )", R"("rope_scaling": {"type": "su", "rope_type": "longrope", )",
+        R"("rope_parameters": {"rope_type": "longrope", "rope_theta": 10000, "partial_rotary_factor": 0.5,
+            "original_max_position_embeddings": 4096, "type": "longrope", )",
+        R"("rope_scaling": {"type": "longrope", "factor": 32, )"}) {
+    const absl::StatusOr<Architecture> spec = read(absl::StrCat(begin, table, rest).c_str());
+    ASSERT_TRUE(spec.ok()) << begin << ": " << spec.status();
+    EXPECT_EQ(spec->rope.scaling, expected) << begin;
+  }
+  // 4,096 is the default of this family.
+  const std::string no_length = R"(, "max_position_embeddings": 131072, "partial_rotary_factor": 0.5)";
+  EXPECT_EQ(
+      read(absl::StrCat(R"("rope_scaling": {"type": "longrope", )", table, no_length).c_str())->rope.scaling,
+      expected);
+  const auto error = [&](const char* fields) { return read(fields).status().ToString(); };
+  EXPECT_THAT(error(R"("rope_scaling": {"type": "linear", "factor": 2})"),
+              HasSubstr("field 'type' is \"linear\" but must be \"longrope\" or \"default\""));
+  EXPECT_THAT(
+      error(absl::StrCat(R"("rope_scaling": {"type": "longrope", "original_max_position_embeddings": 9, )",
+                         table, R"(, "partial_rotary_factor": 0.5)")
+                .c_str()),
+      HasSubstr("must be the same as outside of the table (4096)"));
+  Architecture linear = *read(R"("head_dim": 16)");
+  linear.rope.scaling = RopeScaling{.factor = 2, .kind = RopeScalingKind::kLinear};
+  EXPECT_THAT(std::string(CheckTrainable(linear).message()), HasSubstr("model.rope_scaling"));
+}
+
+TEST(HuggingFaceConfig, ScalingsOfRopeSurviveTheRoundTrip) {
+  const std::vector<double> divisors = {1, 1.5, 2, 3, 4.5, 5, 6, 7.7};
+  const RopeScaling yarn = {
+      .factor = 3.7, .original_max_position = 333, .kind = RopeScalingKind::kYarn, .beta_fast = 31};
+  RopeScaling unrounded = yarn;
+  unrounded.beta_slow = 1.1;
+  unrounded.truncate = false;
+  unrounded.attention_factor = 0.1 + 0.2;
+  RopeScaling long_rope = {.original_max_position = 77,
+                           .kind = RopeScalingKind::kLongRope,
+                           .attention_factor = 1.25,
+                           .short_factor = divisors,
+                           .long_factor = divisors};
+  for (const char* family : {"llama", "phi3"}) {
+    Architecture spec = *FromHuggingFaceConfig(
+        absl::StrReplaceAll(kMinimal, {{"\"llama\"", absl::StrCat("\"", family, "\"")}}), "config.json");
+    RopeScaling implied = long_rope;
+    implied.attention_factor = LongRopeAttentionFactor(static_cast<double>(spec.max_position) / 77, 77);
+    std::vector<RopeScaling> scalings = {long_rope, implied};
+    if (spec.family == "llama") scalings.insert(scalings.end(), {yarn, unrounded});
+    for (const RopeScaling& scaling : scalings) {
+      spec.rope.scaling = scaling;
+      const std::string text = ToHuggingFaceConfig(spec, DType::kF32);
+      const absl::StatusOr<Architecture> back = FromHuggingFaceConfig(text, "config.json");
+      ASSERT_TRUE(back.ok()) << back.status() << text;
+      EXPECT_EQ(*back, spec) << text;
+      const bool is_stated = scaling == long_rope || scaling == unrounded;
+      EXPECT_EQ(text.find("attention_factor") != std::string::npos, is_stated) << text;
+    }
+  }
+}
+
 TEST(HuggingFaceConfig, HarmlessSpellingsAreAccepted) {
   for (
       const char* extra :
@@ -205,7 +317,7 @@ TEST(HuggingFaceConfig, HarmlessSpellingsAreAccepted) {
        R"("attention_dropout": 0.1, "residual_dropout": 0.1, "embd_pdrop": 0.5)",
        R"("embedding_multiplier": 1.0, "residual_multiplier": 1.0, "logits_scaling": 1, "logit_scale": 1.0)",
        R"("auto_map": {"AutoTokenizer": ["tokenization_x.XTokenizer", null]})",
-       R"("loss_type": "ForCausalLM")",
+       R"("loss_type": "ForCausalLM")", R"("original_max_position_embeddings": 99)",
        R"("bos_token": "<s>", "model_max_length": 512, "name_or_path": "x", "license": "mit")",
        R"("keys_to_ignore_at_inference": ["past_key_values"], "penalty_alpha": 0.6, "use_flash_attn": true)"}) {
     const absl::StatusOr<Architecture> spec = FromHuggingFaceConfig(With(extra), "config.json");
@@ -224,7 +336,21 @@ TEST(HuggingFaceConfig, WhatWouldChangeTheMathematicsIsAnErrorThatNamesIt) {
            {R"("hidden_dropout": "0.1")", "hidden_dropout"},
            {R"("layerdrop": 0.1)", "layerdrop"},
            {R"("pretraining_tp": 2)", "pretraining_tp"},
-           {R"("rope_scaling": {"rope_type": "yarn", "factor": 2.0})", "yarn"},
+           {R"("rope_scaling": {"rope_type": "yarn"})", "'factor' is absent but must be a number"},
+           {R"("rope_scaling": {"rope_type": "yarn", "factor": 2.0, "finetuned": true})", "finetuned"},
+           {R"("rope_scaling": {"rope_type": "yarn", "factor": 2.0, "low_freq_factor": 2.0})",
+            "rope_scaling: field 'low_freq_factor' is not known"},
+           {R"("rope_scaling": {"rope_type": "yarn", "factor": 2.0, "beta_fast": "32"})", "beta_fast"},
+           {R"("rope_scaling": {"rope_type": "yarn", "factor": 2.0, "attention_factor": 0})",
+            "'attention_factor' is 0 but must be a positive number"},
+           {R"("rope_scaling": {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 512},
+               "original_max_position_embeddings": 1024)",
+            "is 512 but must be the same as outside of the table (1024)"},
+           {R"("rope_scaling": {"rope_type": "su", "factor": 2.0})", "su"},
+           {R"("rope_scaling": {"rope_type": "longrope", "long_factor": [1, 1, 1, 1, 1, 1, 1, 1]})",
+            "'short_factor' is absent but must be a list of numbers"},
+           {R"("rope_scaling": {"rope_type": "longrope", "long_factor": [1, 2], "short_factor": [1, 2]})",
+            "short_factor has 2 numbers but must have 8"},
            {R"("rope_scaling": {"rope_type": "llama3", "factor": 2.0})", "low_freq_factor"},
            {R"("rope_scaling": {"rope_type": "default", "attention_factor": 2.0})", "attention_factor"},
            {R"("rope_scaling": {"factor": 2.0})", "rope_type"},

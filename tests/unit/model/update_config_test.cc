@@ -118,6 +118,32 @@ TEST(UpdateConfig, RopeKeepsItsForm) {
   EXPECT_EQ(updated(kConfig)["rope_parameters"], (Json{{"rope_type", "default"}, {"rope_theta", 5e5}}));
 }
 
+// A change of theta leaves the fields of the scaling as they are.
+TEST(UpdateConfig, ScalingKeepsItsForm) {
+  constexpr char kTable[] = R"("rope_parameters": {"rope_type": "default", "rope_theta": 1e4})";
+  const std::string text = Replaced(
+      {{kTable, R"("rope_parameters": {"rope_type": "yarn", "factor": 4, "mscale": 1.0, "mscale_all_dim": 0.5,
+                   "original_max_position_embeddings": 16, "rope_theta": 1e4})"}});
+  Architecture spec = SpecOf(text.c_str());
+  spec.rope.theta = 5e5;
+  const auto updated = [&] {
+    const std::string config = UpdateConfig(text, spec, DType::kBF16, kTokens).value_or("{}");
+    EXPECT_EQ(*FromHuggingFaceConfig(config, "config.json"), spec) << config;
+    return Json::parse(config);
+  };
+  EXPECT_EQ(updated()["rope_parameters"],
+            Json::parse(R"({"rope_type": "yarn", "factor": 4, "mscale": 1.0, "mscale_all_dim": 0.5,
+                            "original_max_position_embeddings": 16, "rope_theta": 500000.0})"));
+  spec.rope.scaling = RopeScaling{.original_max_position = 16,
+                                  .kind = RopeScalingKind::kLongRope,
+                                  .attention_factor = 1.25,
+                                  .short_factor = std::vector<double>(8, 1.5),
+                                  .long_factor = std::vector<double>(8, 2.5)};
+  const Json config = updated();
+  EXPECT_EQ(config["rope_parameters"]["type"], "longrope");
+  EXPECT_EQ(config["original_max_position_embeddings"], 16);
+}
+
 // GPT-2 uses other names for its sizes.
 TEST(UpdateConfig, ASizeIsWrittenUnderTheNameOfTheFile) {
   constexpr char kGpt2[] =

@@ -59,5 +59,27 @@ TEST(RopeTables, AnglesAreThoseOfTransformers) {
   for (const int64_t position : {1, 8192, 131071}) ExpectAnglesOf(Floats(kLlama31), tables, position);
 }
 
+// The length of the sequences decides which frequencies LongRoPE uses, and the attention factor multiplies
+// both tables.
+TEST(RopeTables, LongRopeHasFrequenciesByLength) {
+  const model::AngleTable table = {.rotated_dim = 4,
+                                   .theta = 10000,
+                                   .scaling = model::RopeScaling{.original_max_position = 8,
+                                                                 .kind = model::RopeScalingKind::kLongRope,
+                                                                 .attention_factor = 1.25,
+                                                                 .short_factor = {1, 2},
+                                                                 .long_factor = {4, 5}}};
+  for (const int64_t seq_len : {8, 9}) {
+    const RopeTables tables = MakeRopeTables(device::Device::Cpu(), table, seq_len);
+    const std::vector<double> frequencies =
+        seq_len == 8 ? std::vector<double>{1, 0.01 / 2} : std::vector<double>{1.0 / 4, 0.01 / 5};
+    for (int64_t pair = 0; pair < 2; ++pair) {
+      const double angle = 7 * frequencies[static_cast<size_t>(pair)];
+      EXPECT_NEAR(tables.cos[7][pair].item<float>(), 1.25 * std::cos(angle), 1e-6) << seq_len;
+      EXPECT_NEAR(tables.sin[7][pair].item<float>(), 1.25 * std::sin(angle), 1e-6) << seq_len;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace trainctl::nn

@@ -233,6 +233,41 @@ TEST(LoadRecipe, RopeScalingCanBeAddedChangedAndDropped) {
       MustLoad(kMinimal, {scaled[0], "model.rope_scaling=none"}).recipe.model.spec.rope.scaling.has_value());
 }
 
+// The numbers of one type of scaling mean something else in another.
+TEST(LoadRecipe, ATypeOfRopeScalingHasOnlyItsOwnFields) {
+  const auto scaling = [](const std::string& table) {
+    return *MustLoad(kMinimal, {"model.preset=llama3.2-1b", table}).recipe.model.spec.rope.scaling;
+  };
+  using model::RopeScalingKind;
+  EXPECT_EQ(scaling("model.rope_scaling={type='yarn', factor=4, original_max_position=4096, beta_slow=2}"),
+            (model::RopeScaling{
+                .factor = 4, .original_max_position = 4096, .kind = RopeScalingKind::kYarn, .beta_slow = 2}));
+  EXPECT_EQ(scaling("model.rope_scaling={type='linear', factor=4}"),
+            (model::RopeScaling{.factor = 4, .kind = RopeScalingKind::kLinear}));
+  EXPECT_EQ(scaling("model.rope_scaling={type='llama3', factor=4}"), (model::RopeScaling{.factor = 4}));
+  const auto error = [](const std::string& table) {
+    return std::string(FakeWorld().Load(kMinimal, {table}).status().message());
+  };
+  EXPECT_THAT(error("model.rope_scaling={type='yarn', factor=4}"),
+              HasSubstr("model.rope_scaling.original_max_position is missing; yarn scaling requires it"));
+  EXPECT_THAT(error("model.rope_scaling={type='linear'}"), HasSubstr("model.rope_scaling.factor is missing"));
+  EXPECT_THAT(error("model.rope_scaling={type='longrope', original_max_position=9}"),
+              AllOf(HasSubstr("attention_factor is missing"), HasSubstr("short_factor is missing"),
+                    HasSubstr("long_factor is missing")));
+  EXPECT_THAT(error("model.rope_scaling={type='linear', factor=2, beta_fast=3}"),
+              HasSubstr("model.rope_scaling.beta_fast has no effect, because linear scaling does not use it; "
+                        "remove it"));
+  EXPECT_THAT(error("model.rope_scaling={factor=2, attention_factor=3}"),
+              HasSubstr("attention_factor has no effect, because llama3 scaling does not use it"));
+  EXPECT_THAT(error("model.rope_scaling={type='longrope', factor=2}"),
+              HasSubstr("model.rope_scaling.factor has no effect, because longrope scaling does not use it"));
+  EXPECT_THAT(error("model.rope_scaling={type='longrope', original_max_position=9, attention_factor=1.5, "
+                    "short_factor=[1, 2], long_factor=[1, 2]}"),
+              HasSubstr("model.rope_scaling.short_factor has 2 numbers but must have 16"));
+  EXPECT_THAT(error("model.rope_scaling={type='yarn', factor=4, original_max_position=9, beta_slow=32}"),
+              HasSubstr("needs 0 < beta_slow < beta_fast"));
+}
+
 TEST(LoadRecipe, AModelComesFromAHuggingFaceFolder) {
   FakeWorld world;
   const model::Architecture spec = *model::Preset("llama3.2-1b");

@@ -165,6 +165,12 @@ bool HasOneValueOnly(const std::string& name) {
                                        "plan.framework",
                                        "model.rope_scaling",
                                        "model.rope_scaling.type",
+                                       "model.rope_scaling.beta_fast",
+                                       "model.rope_scaling.beta_slow",
+                                       "model.rope_scaling.truncate",
+                                       "model.rope_scaling.attention_factor",
+                                       "model.rope_scaling.short_factor",
+                                       "model.rope_scaling.long_factor",
                                        "model.layer_types",
                                        "model.window_rope_theta",
                                        "model.attention_scale",
@@ -187,18 +193,30 @@ bool HasOneValueOnly(const std::string& name) {
 // A worker has nothing but the stored recipe.
 TEST(RecipeJson, ModelsOfOtherFamiliesAreStored) {
   for (const char* family :
-       {"model.family=mistral model.sliding_window=512", "model.family=nemotron model.rope_share=0.25",
-        "model.family=nemotron model.rope_share=1", "model.family=gemma", "model.family=qwen3",
-        "model.family=gemma2", "model.family=gemma3_text model.layer_types=['full_attention']",
+       {"model.family=mistral model.sliding_window=512",
+        "model.family=nemotron model.rope_share=0.25",
+        "model.family=nemotron model.rope_share=1",
+        "model.family=gemma",
+        "model.family=qwen3",
+        "model.family=gemma2",
+        "model.family=gemma3_text model.layer_types=['full_attention']",
         "model.family=gemma3_text model.sliding_window=9 model.window_rope_theta=77 model.logit_softcap=3",
         "model.family=gemma2 model.attention_softcap=0 model.attention_scale=0.3 "
         "model.layer_types=['full_attention','sliding_attention','sliding_attention']",
         "model.family=granite model.embedding_multiplier=2 model.residual_multiplier=0.2 "
         "model.logit_multiplier=0.25 model.attention_scale=0.1",
         "model.family=smollm3 model.layer_types=['full_attention_nope','full_attention']",
-        "model.family=cohere2 model.logit_multiplier=1", "model.family=exaone4", "model.family=phi",
-        "model.family=gpt2 model.max_position=128", "model.family=gpt_neox model.rope_share=0.5",
-        "model.family=llama model.rope_scaling={type='linear',factor=2}"}) {
+        "model.family=cohere2 model.logit_multiplier=1",
+        "model.family=exaone4",
+        "model.family=phi",
+        "model.family=gpt2 model.max_position=128",
+        "model.family=gpt_neox model.rope_share=0.5",
+        "model.family=llama model.rope_scaling={type='linear',factor=2}",
+        "model.family=llama model.rope_scaling={type='yarn',factor=2,original_max_position=99}",
+        "model.family=llama model.rope_scaling={type='yarn',factor=2,original_max_position=99,beta_fast=16,"
+        "beta_slow=2,truncate=false,attention_factor=1.5}",
+        "model.family=phi3 model.rope_share=0.5 model.rope_scaling={type='longrope',original_max_position=99,"
+        "attention_factor=1.5,short_factor=[1,1.25,1.5,2],long_factor=[1.5,2,3,4.5]}"}) {
     std::vector<std::string> sets = absl::StrSplit(family, ' ');
     sets.insert(sets.end(), {"model.preset=default", "model.layers=3", "model.hidden=64", "model.heads=4",
                              "model.ffn=96", "model.vocab=300", "data.seq_len=64"});

@@ -88,8 +88,10 @@ class FieldChanger {
     for (auto& [kind, parameters] : blocks) Change(kind, parameters);
     for (auto& [head_dim, theta, scaling] : angles) {
       Change(head_dim, theta);
-      auto& [factor, low, high, original, kind] = scaling.value();
-      Change(factor, low, high, original, kind);
+      auto& [factor, low, high, original, kind, beta_fast, beta_slow, truncate, attention_factor,
+             short_factor, long_factor] = scaling.value();
+      Change(factor, low, high, original, kind, beta_fast, beta_slow, truncate, attention_factor,
+             short_factor, long_factor);
       const model::RopeScaling kept = *scaling;
       scaling.reset();
       Expect();
@@ -110,6 +112,8 @@ class FieldChanger {
       field += "x";
     } else if constexpr (std::is_same_v<Field, std::vector<int>>) {
       field.push_back(1);
+    } else if constexpr (std::is_same_v<Field, std::vector<double>>) {
+      field.at(0) += 0.25;
     } else if constexpr (std::is_same_v<Field, bool>) {
       field = !field;
     } else if constexpr (std::is_enum_v<Field>) {
@@ -193,7 +197,7 @@ TEST(StepHash, EveryFieldOfTheGraphChangesTheHash) {
   model::Architecture spec = *model::Preset("toy-1m");
   SetNumLayers(spec, 2);
   SetAllLinearBiases(spec, true);
-  spec.rope.scaling = model::RopeScaling{};
+  spec.rope.scaling = model::RopeScaling{.short_factor = {1.5}, .long_factor = {1.5}};
   BuildOptions options;
   options.setting.seq_len = 32;
   for (const char* family : {"llama", "qwen3", "gemma", "nemotron", "gemma3_text", "cohere2", "phi",

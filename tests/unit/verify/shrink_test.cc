@@ -71,5 +71,21 @@ TEST(Shrink, KeepsWhatALayoutNeeds) {
   }
 }
 
+TEST(Shrink, LongRopeKeepsTheFrequenciesOfItsLength) {
+  model::Architecture spec = *model::Preset("llama3.1-8b");
+  const std::vector<double> divisors(static_cast<size_t>(model::RotatedDim(spec) / 2), 1.5);
+  spec.rope.scaling = model::RopeScaling{.original_max_position = 4096,
+                                         .kind = model::RopeScalingKind::kLongRope,
+                                         .attention_factor = 1.25,
+                                         .short_factor = divisors,
+                                         .long_factor = divisors};
+  for (const int64_t seq_len : {4096, 4097}) {
+    const absl::StatusOr<SmallRun> small = Shrink(spec, {}, seq_len);
+    ASSERT_TRUE(small.ok()) << small.status();
+    EXPECT_TRUE(model::CheckTrainable(small->spec).ok()) << model::CheckTrainable(small->spec);
+    EXPECT_EQ(UsesLongFactor(*small->spec.rope.scaling, small->seq_len), seq_len == 4097);
+  }
+}
+
 }  // namespace
 }  // namespace trainctl::verify
