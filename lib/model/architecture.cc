@@ -436,6 +436,8 @@ bool CanHaveBiases(const Family& family, const Architecture& spec) {
       return attention.qkv_bias == attention.out_bias;
     case Bias::kAll:
       return HasAllLinearBiases(spec);
+    case Bias::kMlp:
+      return !attention.qkv_bias && !attention.out_bias && mlp_bias;
     case Bias::kUseBias:
       return attention.qkv_bias == attention.out_bias && attention.qkv_bias == mlp_bias;
   }
@@ -468,10 +470,12 @@ absl::Status CheckStated(const Family& family, const Architecture& spec) {
   const bool fits_ropes = std::all_of(spec.kinds.begin(), spec.kinds.end(), [&](const Layer& layer) {
     return CanHaveRope(family, share > 0, layer.attention);
   });
-  const bool has_rope = !family.learned_positions;
+  const bool has_rope = StatesRope(family);
+  const bool can_have_kv_heads = family.has_kv_heads || (family.has_multi_query && attention.kv_heads == 1);
   const bool states_logits = family.states_multipliers || family.logit_multiplier_key != nullptr;
   const std::pair<bool, const char*> fields[] = {
-      {family.has_kv_heads || attention.kv_heads == attention.heads, "kv_heads"},
+      {can_have_kv_heads || attention.kv_heads == attention.heads, "kv_heads"},
+      {family.norm_eps_key != nullptr || spec.norm.eps == family.norm_eps, "norm_eps"},
       {fits_windows, family.windows == Windows::kAll ? "layer_types" : "sliding_window"},
       {fits_ropes, "layer_types"},
       {has_rope || !spec.rope.scaling.has_value(), "rope_scaling"},

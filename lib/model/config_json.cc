@@ -168,8 +168,10 @@ int64_t ReadSizes(Reader& reader, const Family& family, int64_t least_layers, Ar
   Attention& attention = layer.attention;
   attention.heads = reader.Required({"num_attention_heads", "n_head", "n_heads"});
   attention.kv_heads = reader.Int({"num_key_value_heads"}, attention.heads);
+  // transformers stores num_key_value_heads as well, but computes it from multi_query.
+  if (family.has_multi_query) attention.kv_heads = reader.Bool("multi_query", true) ? 1 : attention.heads;
   spec.vocab = reader.Required({"vocab_size"});
-  int64_t usual_ffn = 0;
+  int64_t usual_ffn = family.ffn;
   if (!family.gated) {
     usual_ffn = std::min<int64_t>(reader.Int({"expansion_ratio"}, 4), 1 << 20) * spec.hidden;
   }
@@ -209,6 +211,9 @@ void ReadBiases(Reader& reader, const Family& family, Layer& layer) {
       return;
     case Bias::kAttentionByFile:
       attention.qkv_bias = attention.out_bias = reader.Bool("attention_bias", false);
+      return;
+    case Bias::kMlp:
+      layer.mlp.bias = true;
       return;
     case Bias::kUseBias:
       layer.mlp.bias = reader.Bool("use_bias", reader.Bool("bias", family.bias_default));
@@ -444,6 +449,20 @@ void ReadRope(Reader& reader, const Family& family, Architecture& spec) {
   }
 }
 
+// Reads the number of rotated elements, of which config.json states the fraction in other families.
+void ReadRotaryDim(Reader& reader, const Family& family, Architecture& spec) {
+  spec.rope.theta = family.rope_theta;
+  const int64_t head_dim = AttentionOf(spec).head_dim;
+  const int64_t rotary_dim = reader.Int({family.rotary_dim_key}, family.rotary_dim);
+  if (rotary_dim < 1 || rotary_dim > head_dim) {
+    return reader.Refuse(family.rotary_dim_key,
+                         absl::StrCat("a whole number from 1 to the size of a head (", head_dim, ")"));
+  }
+  spec.rope.share = static_cast<double>(rotary_dim) / static_cast<double>(head_dim);
+  // The product with the size of a head may be slightly too small, and RotatedDim truncates it.
+  if (RotatedDim(spec) < rotary_dim) spec.rope.share = std::nextafter(spec.rope.share, 1);
+}
+
 // Reads a cap of scores or logits. Null means that there is none.
 double ReadSoftcap(Reader& reader, const char* key, double fallback) {
   return reader.Number({key}, reader.Has(key) ? 0 : fallback);
@@ -480,10 +499,17 @@ void ReadMultipliers(Reader& reader, const Family& family, Architecture& spec) {
 void ReadMathematics(Reader& reader, const Family& family, Architecture& spec) {
   SetMaxPosition(
       spec, reader.Position({"max_position_embeddings", "n_positions", "max_seq_len"}, family.max_position));
-  spec.norm.eps =
-      reader.Number({family.norm_eps_key, "layer_norm_eps", "layer_norm_epsilon"}, family.norm_eps);
-  spec.init_std = reader.Number({"initializer_range"}, spec.init_std);
-  ReadRope(reader, family, spec);
+  spec.norm.eps = family.norm_eps;
+  if (family.norm_eps_key != nullptr) {
+    spec.norm.eps =
+        reader.Number({family.norm_eps_key, "layer_norm_eps", "layer_norm_epsilon"}, family.norm_eps);
+  }
+  spec.init_std = reader.Number({family.init_std_key}, spec.init_std);
+  if (family.rotary_dim_key != nullptr) {
+    ReadRotaryDim(reader, family, spec);
+  } else {
+    ReadRope(reader, family, spec);
+  }
   ReadMultipliers(reader, family, spec);
 }
 
@@ -498,6 +524,33 @@ void RefuseOtherActivations(Reader& reader, const Family& family) {
   if (is_known) return;
   reader.Refuse(value == stated ? family.activation_key : "hidden_act",
                 absl::StrCat("\"", names[0], "\" (nothing else is implemented)"));
+}
+
+// Refuses a list in which a layer does not attend to all tokens, in families without other layers.
+void RefuseOtherLayers(Reader& reader, const Family& family) {
+  const Json* types = reader.Find({"layer_types"});
+  if (family.windows != Windows::kNone && family.windows != Windows::kAll) return;
+  const char* const name = family.full_attention_name;
+  if (types == nullptr && name == nullptr) return;
+  const auto is_full = [&](const Json& type) {
+    return type == "full_attention" || (name != nullptr && type == name);
+  };
+  if (types != nullptr && types->is_array() && std::all_of(types->begin(), types->end(), is_full)) return;
+  const auto must = [](const char* type) {
+    return absl::StrCat("\"", type, "\" throughout (nothing else is implemented)");
+  };
+  if (name == nullptr) return reader.Refuse("layer_types", must("full_attention"));
+  reader.Fail("layer_types", must(name));
+}
+
+void RefuseOtherFixedFields(Reader& reader, const Family& family) {
+  for (const FixedField& field : family.fixed_fields) {
+    const Json* value = reader.Find({field.key});
+    if (field.value == nullptr || (value == nullptr && !field.is_required)) continue;
+    if (value != nullptr && *value == Json::parse(field.value)) continue;
+    const std::string must = absl::StrCat(field.value, " (nothing else is implemented)");
+    field.is_required ? reader.Fail(field.key, must) : reader.Refuse(field.key, must);
+  }
 }
 
 // Refuses values of fields for which the trainer's computation would differ from that of the family's class
@@ -529,15 +582,8 @@ void RefuseOtherMathematics(Reader& reader, const Family& family) {
     reader.Find({"sliding_window_pattern"});
     reader.Find({"_sliding_window_pattern"});
   }
-  const bool has_types = family.windows != Windows::kNone && family.windows != Windows::kAll;
-  if (const Json* layer_types = reader.Find({"layer_types"}); layer_types != nullptr && !has_types) {
-    const bool all_full = layer_types->is_array() &&
-                          std::count(layer_types->begin(), layer_types->end(), Json("full_attention")) ==
-                              static_cast<int64_t>(layer_types->size());
-    if (!all_full) {
-      reader.Refuse("layer_types", "\"full_attention\" throughout (nothing else is implemented)");
-    }
-  }
+  RefuseOtherLayers(reader, family);
+  RefuseOtherFixedFields(reader, family);
   reader.RefuseTheRest(IsNeutral);
 }
 
@@ -649,6 +695,7 @@ void WriteBiases(const Family& family, const Architecture& spec, Json& config) {
   switch (family.bias) {
     case Bias::kNone:
     case Bias::kAll:
+    case Bias::kMlp:
       return;
     case Bias::kQkv:
       if (family.qkv_bias_key != nullptr) config[family.qkv_bias_key] = AttentionOf(spec).qkv_bias;
@@ -666,7 +713,9 @@ void WriteBiases(const Family& family, const Architecture& spec, Json& config) {
   }
 }
 
-void WriteWindows(const Family& family, const Architecture& spec, Json& config) {
+void WriteLayerTypes(const Family& family, const Architecture& spec, Json& config) {
+  if (family.full_attention_name != nullptr)
+    config["layer_types"] = std::vector<std::string>(spec.layers.size(), family.full_attention_name);
   if (family.windows == Windows::kNone) return;
   const int64_t window = WindowOf(spec);
   if (family.windows == Windows::kUpper) config["use_sliding_window"] = window > 0;
@@ -676,6 +725,13 @@ void WriteWindows(const Family& family, const Architecture& spec, Json& config) 
   for (int64_t i = 0; i < NumLayers(spec); ++i)
     types.push_back(LayerAt(spec, i).attention.window > 0 ? "sliding_attention" : "full_attention");
   config["layer_types"] = std::move(types);
+}
+
+// Absent fields would have other values.
+void WriteRequiredFields(const Family& family, Json& config) {
+  for (const FixedField& field : family.fixed_fields) {
+    if (field.is_required) config[field.key] = Json::parse(field.value);
+  }
 }
 
 void WriteRope(const Family& family, const Architecture& spec, Json& config) {
@@ -738,18 +794,24 @@ std::string ToHuggingFaceConfig(const Architecture& spec, DType dtype, const Spe
       {"num_attention_heads", attention.heads},
       {"vocab_size", spec.vocab},
       {"max_position_embeddings", spec.max_position},
-      {family.norm_eps_key, spec.norm.eps},
-      {"tie_word_embeddings", spec.tie_embeddings},
   };
+  if (family.norm_eps_key != nullptr) config[family.norm_eps_key] = spec.norm.eps;
+  config["tie_word_embeddings"] = spec.tie_embeddings;
   if (family.has_kv_heads) config["num_key_value_heads"] = attention.kv_heads;
+  if (family.has_multi_query) config["multi_query"] = attention.kv_heads == 1;
   if (family.has_head_dim) config["head_dim"] = attention.head_dim;
-  WriteRope(family, spec, config);
-  WriteWindows(family, spec, config);
+  if (family.rotary_dim_key != nullptr) {
+    config[family.rotary_dim_key] = RotatedDim(spec);
+  } else {
+    WriteRope(family, spec, config);
+  }
+  WriteLayerTypes(family, spec, config);
+  WriteRequiredFields(family, config);
   WriteMultipliers(family, spec, config);
   WriteBiases(family, spec, config);
   config["hidden_act"] = NamesOf(family.activation)[0];
   config[family.activation_key] = config["hidden_act"];
-  config["initializer_range"] = spec.init_std;
+  config[family.init_std_key] = spec.init_std;
   config["attention_dropout"] = 0.0;
   config["bos_token_id"] = JsonOfIds(tokens.bos);
   config["eos_token_id"] = JsonOfIds(tokens.eos);

@@ -91,6 +91,42 @@ constexpr ParameterNames kGptNeoxNames = {.embedding = "gpt_neox.embed_in",
                                           .final_norm = "gpt_neox.final_layer_norm",
                                           .head = "embed_out"};
 
+constexpr ParameterNames GptJNames() {
+  ParameterNames names = kGpt2Names;
+  names.query = "attn.q_proj";
+  names.key = "attn.k_proj";
+  names.value = "attn.v_proj";
+  names.attention_output = "attn.out_proj";
+  names.up = "mlp.fc_in";
+  names.down = "mlp.fc_out";
+  return names;
+}
+constexpr ParameterNames kGptJNames = GptJNames();
+
+constexpr ParameterNames OptNames() {
+  ParameterNames names = kLlamaNames;
+  names.embedding = "model.decoder.embed_tokens";
+  names.positions = "model.decoder.embed_positions";
+  names.layers = "model.decoder.layers.";
+  names.attention_norm = "self_attn_layer_norm";
+  names.attention_output = "self_attn.out_proj";
+  names.mlp_norm = "final_layer_norm";  // of the layer
+  names.up = "fc1";
+  names.down = "fc2";
+  names.final_norm = "model.decoder.final_layer_norm";
+  return names;
+}
+constexpr ParameterNames kOptNames = OptNames();
+
+constexpr ParameterNames GraniteMoeHybridNames() {
+  ParameterNames names = kLlamaNames;
+  names.gate = "shared_mlp.input_linear.gate";  // in folders, input_linear has both
+  names.up = "shared_mlp.input_linear.up";
+  names.down = "shared_mlp.output_linear";
+  return names;
+}
+constexpr ParameterNames kGraniteMoeHybridNames = GraniteMoeHybridNames();
+
 constexpr ParameterNames VaultGemmaNames() {
   ParameterNames names = kLlamaNames;
   names.mlp_norm = "pre_feedforward_layernorm";
@@ -210,6 +246,120 @@ constexpr Family Cohere2() {
   return family;
 }
 
+constexpr Family kGranite = {.model_type = "granite",
+                             .models = "Granite 3, dense",
+                             .bias = Bias::kByFile,
+                             .states_multipliers = true,
+                             .score_scale = ScoreScale::kMultiplier,
+                             .class_name = "GraniteForCausalLM",
+                             .names = &kLlamaNames};
+
+// Models without experts and without Mamba layers use none of the other fields.
+constexpr FixedField kGraniteMoeHybridFields[] = {
+    {"num_local_experts", "0", /*is_required=*/true},
+    {"position_embedding_type", "\"rope\"", /*is_required=*/true},
+    {"normalization_function", "\"rmsnorm\""},
+    {"intermediate_size", nullptr},  // of an expert
+    {"num_experts_per_tok", nullptr},
+    {"router_aux_loss_coef", nullptr},
+    {"output_router_logits", nullptr},
+    {"init_method", nullptr},
+    {"mamba_chunk_size", nullptr},
+    {"mamba_conv_bias", nullptr},
+    {"mamba_d_conv", nullptr},
+    {"mamba_d_head", nullptr},
+    {"mamba_d_state", nullptr},
+    {"mamba_expand", nullptr},
+    {"mamba_n_groups", nullptr},
+    {"mamba_n_heads", nullptr},
+    {"mamba_proj_bias", nullptr},
+    {"time_step_limit", nullptr},
+};
+
+constexpr Family GraniteMoeHybrid() {
+  Family family = kGranite;
+  family.model_type = "granitemoehybrid";
+  family.models = "Granite 4, dense, without Mamba layers";
+  family.bias = Bias::kAttentionByFile;
+  family.ffn = 1024;
+  family.has_head_dim = false;
+  family.ffn_key = "shared_intermediate_size";
+  family.fixed_fields = kGraniteMoeHybridFields;
+  family.full_attention_name = "attention";
+  family.folder_form = {.gate_up = "shared_mlp.input_linear"};
+  family.class_name = "GraniteMoeHybridForCausalLM";
+  family.names = &kGraniteMoeHybridNames;
+  return family;
+}
+
+constexpr Family kGpt2 = {.model_type = "gpt2",
+                          .models = "GPT-2",
+                          .gated = false,
+                          .activation = Activation::kGeluTanh,
+                          .norm = NormKind::kLayer,
+                          .bias = Bias::kAll,
+                          .tied_default = true,
+                          .learned_positions = true,
+                          .max_position = 1024,
+                          .norm_eps = 1e-5,
+                          .has_kv_heads = false,
+                          .has_head_dim = false,
+                          .norm_eps_key = "layer_norm_epsilon",
+                          .activation_key = "activation_function",
+                          .ffn_key = "n_inner",
+                          .has_other_keys = true,
+                          .folder_form = {.qkv = "attn.c_attn", .transposed = true},
+                          .class_name = "GPT2LMHeadModel",
+                          .names = &kGpt2Names};
+
+// Settings of kernels and of the key-value cache.
+constexpr FixedField kGptBigCodeFields[] = {
+    {"attention_softmax_in_fp32", nullptr}, {"scale_attention_softmax_in_fp32", nullptr},
+    {"inference_runner", nullptr},          {"validate_runner_input", nullptr},
+    {"pre_allocate_kv_cache", nullptr},     {"pad_key_length", nullptr},
+};
+
+constexpr Family GptBigCode() {
+  Family family = kGpt2;
+  family.model_type = "gpt_bigcode";
+  family.models = "StarCoder 1, SantaCoder";
+  family.has_multi_query = true;
+  family.fixed_fields = kGptBigCodeFields;
+  family.folder_form = {.qkv = "attn.c_attn", .by_kv_head = true};
+  family.class_name = "GPTBigCodeForCausalLM";
+  return family;
+}
+
+// Only the first version of the class read `rotary`.
+constexpr FixedField kGptJFields[] = {{"rotary", "true"}};
+
+constexpr Family GptJ() {
+  Family family = kGpt2;
+  family.model_type = "gptj";
+  family.models = "GPT-J";
+  family.bias = Bias::kMlp;
+  family.tied_default = false;
+  family.learned_positions = false;
+  family.norms = NormPlaces::kShared;
+  family.head_bias = true;
+  family.rope_pairs = RopePairs::kNeighbors;
+  family.max_position = 2048;
+  family.rope_share = 0.25;
+  family.rotary_dim = 64;
+  family.rotary_dim_key = "rotary_dim";
+  family.fixed_fields = kGptJFields;
+  family.folder_form = {};
+  family.class_name = "GPTJForCausalLM";
+  family.names = &kGptJNames;
+  return family;
+}
+
+constexpr FixedField kOptFields[] = {
+    {"do_layer_norm_before", "true"},
+    {"_remove_final_layer_norm", "false"},
+    {"layer_norm_elementwise_affine", "true"},
+};
+
 constexpr Family kFamilies[] = {
     {.model_type = "llama",
      .models = "Llama 1 to 3, and models with the same architecture",
@@ -280,13 +430,8 @@ constexpr Family kFamilies[] = {
      .rope_theta = 2000000,
      .class_name = "SmolLM3ForCausalLM",
      .names = &kLlamaNames},
-    {.model_type = "granite",
-     .models = "Granite 3, dense",
-     .bias = Bias::kByFile,
-     .states_multipliers = true,
-     .score_scale = ScoreScale::kMultiplier,
-     .class_name = "GraniteForCausalLM",
-     .names = &kLlamaNames},
+    kGranite,
+    GraniteMoeHybrid(),
     kGemma,
     Gemma2(),
     VaultGemma(),
@@ -316,25 +461,9 @@ constexpr Family kFamilies[] = {
      .norm_eps_key = "layer_norm_eps",
      .class_name = "PhiForCausalLM",
      .names = &kPhiNames},
-    {.model_type = "gpt2",
-     .models = "GPT-2",
-     .gated = false,
-     .activation = Activation::kGeluTanh,
-     .norm = NormKind::kLayer,
-     .bias = Bias::kAll,
-     .tied_default = true,
-     .learned_positions = true,
-     .max_position = 1024,
-     .norm_eps = 1e-5,
-     .has_kv_heads = false,
-     .has_head_dim = false,
-     .norm_eps_key = "layer_norm_epsilon",
-     .activation_key = "activation_function",
-     .ffn_key = "n_inner",
-     .has_other_keys = true,
-     .folder_form = {.qkv = "attn.c_attn", .transposed = true},
-     .class_name = "GPT2LMHeadModel",
-     .names = &kGpt2Names},
+    kGpt2,
+    GptBigCode(),
+    GptJ(),
     {.model_type = "gpt_neox",
      .models = "GPT-NeoX, Pythia",
      .gated = false,
@@ -355,11 +484,22 @@ constexpr Family kFamilies[] = {
     {.model_type = "opt",
      .models = "OPT",
      .gated = false,
+     .activation = Activation::kRelu,
      .norm = NormKind::kLayer,
      .bias = Bias::kAll,
      .tied_default = true,
      .learned_positions = true,
-     .position_offset = 2},
+     .position_offset = 2,
+     .norm_eps = 1e-5,
+     .has_kv_heads = false,
+     .has_head_dim = false,
+     .norm_eps_key = nullptr,
+     .init_std_key = "init_std",
+     .activation_key = "activation_function",
+     .ffn_key = "ffn_dim",
+     .fixed_fields = kOptFields,
+     .class_name = "OPTForCausalLM",
+     .names = &kOptNames},
     {.model_type = "bloom",
      .models = "BLOOM",
      .gated = false,
@@ -511,6 +651,7 @@ Architecture BaseOfFamily(absl::string_view name) {
   spec.family = family.model_type;
   ApplyFamily(family, spec);
   if (family.bias == Bias::kAll) SetAllLinearBiases(spec, true);
+  if (family.bias == Bias::kMlp) SetEach(spec, &Mlp::bias, true);
   spec.tie_embeddings = family.tied_default;
   SetMaxPosition(spec, family.max_position);
   spec.norm.eps = family.norm_eps;

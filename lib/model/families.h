@@ -23,6 +23,7 @@ enum class Bias : uint8_t {
   kAll,              // all, unless attention_bias (or OPT's enable_bias) is false
   kByFile,           // those of attention if attention_bias is true, and of the MLP if mlp_bias is true
   kAttentionByFile,  // all projections of attention if attention_bias is true; none of the MLP
+  kMlp,              // those of the MLP
   kUseBias           // all or none, by use_bias, bias or no_bias (see Family::bias_default)
 };
 
@@ -49,6 +50,13 @@ enum class ScoreScale : uint8_t {
   kHeadDim,        // always 1 / sqrt(head_dim)
   kPreAttnScalar,  // 1 / sqrt(query_pre_attn_scalar)
   kMultiplier      // attention_multiplier
+};
+
+// A field of config.json with a single value that trainctl computes.
+struct FixedField {
+  const char* key;
+  const char* value;         // as JSON; null if the family's class computes the same with every value
+  bool is_required = false;  // whether an absent field means another value; such models cannot be planned
 };
 
 // The values come from modeling_*.py and configuration_*.py in huggingface/transformers.
@@ -92,9 +100,12 @@ struct Family {
   double attention_softcap = 0;        // attn_logit_softcapping
   double logit_softcap = 0;            // final_logit_softcapping
   double logit_multiplier = 1;
-  int64_t head_dim = 0;      // 0 for hidden size / heads
-  bool has_kv_heads = true;  // whether config.json can state num_key_value_heads
-  bool has_head_dim = true;  // whether config.json can state a head_dim other than hidden size / heads
+  int64_t head_dim = 0;          // 0 for hidden size / heads
+  int64_t ffn = 0;               // 0 if the field is required or, in families without a gate, 4 * hidden size
+  int64_t rotary_dim = 0;        // with rotary_dim_key
+  bool has_kv_heads = true;      // whether config.json can state num_key_value_heads
+  bool has_multi_query = false;  // whether multi_query (one key-value head, the default) replaces that field
+  bool has_head_dim = true;      // whether config.json can state a head_dim other than hidden size / heads
   // Whether config.json can state these fields:
   bool states_rope_share = false;  // partial_rotary_factor; true as well if the default is not 1
   bool states_attention_softcap = false;
@@ -102,15 +113,23 @@ struct Family {
   bool states_multipliers = false;  // embedding_multiplier, residual_multiplier, logits_scaling
   ScoreScale score_scale = ScoreScale::kHeadDim;
   // Keys of config.json.
-  const char* norm_eps_key = "rms_norm_eps";
+  const char* norm_eps_key = "rms_norm_eps";  // null if config.json cannot state it
+  const char* init_std_key = "initializer_range";
   const char* activation_key = "hidden_act";  // takes precedence over hidden_act
   const char* qkv_bias_key = nullptr;  // with Bias::kQkv: whether there are biases; default in bias_default
   const char* rope_theta_key = "rope_theta";
   const char* rope_share_key = "partial_rotary_factor";
+  // The number of elements of each head that RoPE rotates. A config.json with this field states nothing else
+  // about RoPE.
+  const char* rotary_dim_key = nullptr;
   const char* logit_multiplier_key = nullptr;  // if the logits are multiplied by a field of config.json
   const char* ffn_key = "intermediate_size";
   // Whether config.json may have other keys for the sizes, such as n_embd for hidden_size.
   bool has_other_keys = false;
+  absl::Span<const FixedField> fixed_fields;
+  // For a family whose files list other kinds of layers too, which trainctl does not describe: the value in
+  // layer_types of a layer that attends to all tokens.
+  const char* full_attention_name = nullptr;
   FolderForm folder_form;
   // The transformers class that the trainer reproduces. Null if the family can only be planned.
   const char* class_name = nullptr;
@@ -138,6 +157,10 @@ Architecture BaseOfFamily(absl::string_view name);
 
 // Returns whether config.json can state the fraction of each head that RoPE rotates.
 bool StatesRopeShare(const Family& family);
+// Returns whether config.json can state the base and the scaling of RoPE.
+inline bool StatesRope(const Family& family) {
+  return !family.learned_positions && family.rotary_dim_key == nullptr;
+}
 
 // Returns the families that a recipe can name in `model.family`.
 std::vector<std::string> NamedFamilies();

@@ -116,6 +116,23 @@ VARIANTS = {
                  intermediate_size=ABSENT, rope_theta=ABSENT, n_inner=28, layer_norm_epsilon=1e-5,
                  tie_word_embeddings=True, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, packed=True, batch=3,
                  seq_len=24),
+    # The same without transposed matrices, and one key-value head.
+    "gpt_bigcode": dict(family="gpt_bigcode", num_key_value_heads=ABSENT, head_dim=ABSENT, rms_norm_eps=ABSENT,
+                        intermediate_size=ABSENT, rope_theta=ABSENT, n_inner=28, layer_norm_epsilon=1e-5,
+                        tie_word_embeddings=True, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0),
+    # Attention and MLP run in parallel after one LayerNorm; half of each head rotated, neighboring pairs; biases of the
+    # MLP and of the head.
+    "gptj": dict(family="gptj", num_key_value_heads=ABSENT, head_dim=ABSENT, hidden_size=32, rms_norm_eps=ABSENT,
+                 intermediate_size=ABSENT, rope_theta=ABSENT, n_inner=28, layer_norm_epsilon=1e-5, rotary_dim=4),
+    # Learned positions with two unused rows before them, ReLU.
+    "opt": dict(family="opt", num_key_value_heads=ABSENT, head_dim=ABSENT, rms_norm_eps=ABSENT, intermediate_size=ABSENT,
+                rope_theta=ABSENT, ffn_dim=28, tie_word_embeddings=True, dropout=0.0, packed=True, batch=3, seq_len=24),
+    # Granite without experts and Mamba layers: gate and up in one tensor.
+    "granitemoehybrid": dict(family="granitemoehybrid", num_key_value_heads=2, head_dim=ABSENT,
+                             intermediate_size=ABSENT, shared_intermediate_size=28, num_local_experts=0,
+                             layer_types=["attention", "attention"], position_embedding_type="rope",
+                             mamba_n_heads=4, mamba_expand=1, embedding_multiplier=3.0, residual_multiplier=0.3,
+                             attention_multiplier=0.2, logits_scaling=4.0),
 }
 
 
@@ -189,11 +206,11 @@ def check_documents_alone(model, data):
 
 
 def is_norm(name):
-    return re.search(r"(norm|\.ln_\w)\.weight$", name) is not None
+    return re.search(r"(norm|\.ln_\w+)\.weight$", name) is not None
 
 
 def decays(name):
-    is_embedding = re.search(r"(embed_tokens|embed_in|wte|wpe)\.weight$", name) is not None
+    is_embedding = re.search(r"(embed_tokens|embed_positions|embed_in|wte|wpe)\.weight$", name) is not None
     return not (is_norm(name) or name.endswith(".bias") or is_embedding)
 
 

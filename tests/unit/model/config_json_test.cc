@@ -174,7 +174,20 @@ constexpr Tiny kTiny[] = {
     {kSizes, R"("model_type": "gpt_oss", "num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 12,
           "tie_word_embeddings": false)",
      172152},
+    {"", R"("model_type": "gpt_bigcode", "vocab_size": 97, "n_embd": 48, "n_layer": 3, "n_head": 4,
+          "n_positions": 64, "tie_word_embeddings": true)",
+     82056},
+    {"", R"("model_type": "gpt_bigcode", "vocab_size": 97, "n_embd": 48, "n_layer": 3, "n_head": 4,
+          "n_positions": 64, "multi_query": false, "tie_word_embeddings": true)",
+     92640},
+    {"", R"("model_type": "gptj", "vocab_size": 97, "n_embd": 48, "n_layer": 3, "n_head": 4, "n_positions":
+          64, "rotary_dim": 4, "tie_word_embeddings": false)",
+     93457},
     {kSizes, R"("model_type": "granite", "tie_word_embeddings": false)", 64944},
+    {kSizes, R"("model_type": "granitemoehybrid", "shared_intermediate_size": 80, "num_local_experts": 0,
+          "layer_types": ["attention", "attention", "attention"], "position_embedding_type": "rope",
+          "tie_word_embeddings": false)",
+     64944},
     {kSizes, R"("model_type": "granite", "attention_bias": true, "mlp_bias": true, "tie_word_embeddings":
           false)",
      66000},
@@ -313,7 +326,7 @@ TEST(ConfigJson, TrainingRefusesWhatTheTrainerLacks) {
                   HasSubstr(absl::StrCat("model.family = \"", model->model_type, "\" (model_type)")));
     }
   }
-  EXPECT_EQ(trained, 7);
+  EXPECT_EQ(trained, 8);
   const absl::Status mixtral = FromHuggingFaceConfig(kPublished[4].config, "config.json").status();
   EXPECT_THAT(std::string(mixtral.message()), HasSubstr("routed experts (num_experts, num_local_experts"));
 }
@@ -321,6 +334,7 @@ TEST(ConfigJson, TrainingRefusesWhatTheTrainerLacks) {
 TEST(ConfigJson, DropoutsThatAreOnAreListed) {
   constexpr char kFormat[] = R"({"model_type": "$0", "hidden_size": 64, "intermediate_size": 96,
       "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100, "n_positions": 8,
+      "num_local_experts": 0, "position_embedding_type": "rope", "layer_types": ["attention", "attention"],
       "resid_pdrop": 0.0, "attention_dropout": 0.1, "embd_pdrop": null, "residual_dropout": 0.25})";
   const auto dropouts = [&](const char* type) {
     return ReadConfigJson(absl::Substitute(kFormat, type), "config.json")->dropouts;

@@ -83,12 +83,13 @@ TEST(HuggingFaceConfig, EveryFamilySurvivesTheRoundTrip) {
       SetEach(spec, &Attention::kv_heads, family.has_kv_heads ? 2 : 4);
       SetEach(spec, &Attention::head_dim, family.has_head_dim ? 24 : 16);
       SetEach(spec, &Mlp::ffn, 96);
-      SetEach(spec, &Attention::qkv_bias, has_biases && family.bias != Bias::kNone);
-      SetEach(spec, &Attention::out_bias,
-              has_biases && family.bias != Bias::kNone && family.bias != Bias::kQkv);
-      SetEach(spec, &Mlp::bias,
-              has_biases && (family.bias == Bias::kByFile || family.bias == Bias::kUseBias));
-      if (family.bias == Bias::kAll) SetAllLinearBiases(spec, true);
+      if (family.bias != Bias::kAll && family.bias != Bias::kMlp) {
+        SetEach(spec, &Attention::qkv_bias, has_biases && family.bias != Bias::kNone);
+        SetEach(spec, &Attention::out_bias,
+                has_biases && family.bias != Bias::kNone && family.bias != Bias::kQkv);
+        SetEach(spec, &Mlp::bias,
+                has_biases && (family.bias == Bias::kByFile || family.bias == Bias::kUseBias));
+      }
       if (family.windows == Windows::kAll) SetWindow(spec, has_biases ? 32 : 0);
       if (family.windows == Windows::kUpper || family.windows == Windows::kListed)
         SetWindows(spec, has_biases ? 32 : 0, std::vector<bool>(12, has_biases));
@@ -384,6 +385,85 @@ TEST(HuggingFaceConfig, ListsAndTablesByLayerAreReadOrRefused) {
   EXPECT_THAT(error("gemma3_text", R"("query_pre_attn_scalar": 0)"),
               HasSubstr("field 'query_pre_attn_scalar' is 0 but must be a positive number"));
   EXPECT_THAT(error("granite", R"("logits_scaling": 0)"), HasSubstr("field 'logits_scaling' is 0"));
+}
+
+// transformers' configuration_gpt_bigcode.py computes num_key_value_heads from multi_query.
+TEST(HuggingFaceConfig, MultiQueryMeansOneHeadOfKeysAndValues) {
+  const auto kv_heads = [](const char* fields) {
+    const std::string text = absl::StrCat(
+        R"({"model_type": "gpt_bigcode", "n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 100)", fields,
+        "}");
+    const absl::StatusOr<Architecture> spec = FromHuggingFaceConfig(text, "config.json");
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    return spec.ok() ? AttentionOf(*spec).kv_heads : 0;
+  };
+  EXPECT_EQ(kv_heads(""), 1);
+  EXPECT_EQ(kv_heads(R"(, "multi_query": true, "num_key_value_heads": 4)"), 1);
+  EXPECT_EQ(kv_heads(R"(, "multi_query": false)"), 4);
+  Architecture spec = *FromHuggingFaceConfig(
+      R"({"model_type": "gpt_bigcode", "n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 100})", "c");
+  SetEach(spec, &Attention::kv_heads, 2);
+  EXPECT_THAT(CheckTrainable(spec).ToString(), HasSubstr("model.kv_heads"));
+}
+
+TEST(HuggingFaceConfig, GptJStatesTheNumberOfRotatedElements) {
+  const auto read = [](const char* fields) {
+    return FromHuggingFaceConfig(
+        absl::StrCat(R"({"model_type": "gptj", "n_embd": 392, "n_layer": 2, "n_head": 4, "vocab_size": 100)",
+                     fields, "}"),
+        "config.json");
+  };
+  EXPECT_EQ(RotatedDim(*read("")), 64);
+  // Fractions of 98 that are slightly too small as doubles.
+  for (int dim = 2; dim <= 98; dim += 2)
+    EXPECT_EQ(RotatedDim(*read(absl::StrCat(R"(, "rotary_dim": )", dim).c_str())), dim);
+  for (const char* wrong : {R"(, "rotary_dim": 0)", R"(, "rotary_dim": 100)"})
+    EXPECT_THAT(read(wrong).status().ToString(),
+                HasSubstr("a whole number from 1 to the size of a head (98)"));
+  EXPECT_THAT(read(R"(, "rotary_dim": 7)").status().ToString(), HasSubstr("is not even"));
+  EXPECT_THAT(read(R"(, "rope_theta": 5000.0)").status().ToString(), HasSubstr("rope_theta"));
+  EXPECT_THAT(read(R"(, "rotary": false)").status().ToString(), HasSubstr("'rotary' is false"));
+}
+
+// Experts and Mamba layers are the defaults of transformers.
+TEST(HuggingFaceConfig, AGraniteHybridIsDenseOnlyIfItSaysSo) {
+  const auto error = [](const std::string& fields) {
+    const std::string text = absl::StrReplaceAll(
+        With(fields.c_str()), {{"\"llama\"", "\"granitemoehybrid\", \"mamba_d_state\": 128"}});
+    return FromHuggingFaceConfig(text, "config.json").status().ToString();
+  };
+  const std::string dense = R"("num_local_experts": 0, "position_embedding_type": "rope")";
+  EXPECT_EQ(error(dense + R"(, "layer_types": ["attention", "full_attention"])"), "OK");
+  EXPECT_THAT(error(dense + R"(, "layer_types": ["attention", "mamba"])"),
+              HasSubstr("'layer_types' is [\"attention\",\"mamba\"] but must be \"attention\" throughout"));
+  EXPECT_THAT(error(dense), HasSubstr("field 'layer_types' is absent"));
+  const std::string layers = R"("layer_types": ["attention", "attention"])";
+  EXPECT_THAT(error(layers), HasSubstr("field 'num_local_experts' is absent"));
+  EXPECT_THAT(error(layers + R"(, "num_local_experts": 62)"),
+              HasSubstr("field 'num_local_experts' is 62 but must be 0"));
+  EXPECT_THAT(error(layers + R"(, "num_local_experts": 0, "position_embedding_type": "nope")"),
+              HasSubstr("must be \"rope\""));
+}
+
+TEST(HuggingFaceConfig, AnOptThatNormalizesAfterwardsIsRefused) {
+  const auto read = [](const char* fields) {
+    return FromHuggingFaceConfig(
+        absl::StrCat(R"({"model_type": "opt", "hidden_size": 64, "ffn_dim": 96, "num_hidden_layers": 2,
+                         "num_attention_heads": 4, "vocab_size": 100, )",
+                     fields, "}"),
+        "config.json");
+  };
+  const absl::StatusOr<Architecture> spec = read(R"("init_std": 0.01, "max_position_embeddings": 32)");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->learned_positions, 34);
+  EXPECT_EQ(spec->init_std, 0.01);
+  EXPECT_THAT(read(R"("do_layer_norm_before": false)").status().ToString(),
+              HasSubstr("do_layer_norm_before"));
+  EXPECT_THAT(read(R"("word_embed_proj_dim": 32)").status().ToString(), HasSubstr("word_embed_proj_dim"));
+  EXPECT_THAT(read(R"("layer_norm_eps": 1e-6)").status().ToString(), HasSubstr("layer_norm_eps"));
+  Architecture other = *spec;
+  other.norm.eps = 1e-6;
+  EXPECT_THAT(CheckTrainable(other).ToString(), HasSubstr("model.norm_eps"));
 }
 
 // One field says how many positions there are.

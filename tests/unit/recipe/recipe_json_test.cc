@@ -187,17 +187,28 @@ bool HasOneValueOnly(const std::string& name) {
 // A worker has nothing but the stored recipe.
 TEST(RecipeJson, ModelsOfOtherFamiliesAreStored) {
   for (const char* family :
-       {"model.family=mistral model.sliding_window=512", "model.family=nemotron model.rope_share=0.25",
-        "model.family=nemotron model.rope_share=1", "model.family=gemma", "model.family=qwen3",
-        "model.family=gemma2", "model.family=gemma3_text model.layer_types=['full_attention']",
+       {"model.family=mistral model.sliding_window=512",
+        "model.family=nemotron model.rope_share=0.25",
+        "model.family=nemotron model.rope_share=1",
+        "model.family=gemma",
+        "model.family=qwen3",
+        "model.family=gemma2",
+        "model.family=gemma3_text model.layer_types=['full_attention']",
         "model.family=gemma3_text model.sliding_window=9 model.window_rope_theta=77 model.logit_softcap=3",
         "model.family=gemma2 model.attention_softcap=0 model.attention_scale=0.3 "
         "model.layer_types=['full_attention','sliding_attention','sliding_attention']",
         "model.family=granite model.embedding_multiplier=2 model.residual_multiplier=0.2 "
         "model.logit_multiplier=0.25 model.attention_scale=0.1",
         "model.family=smollm3 model.layer_types=['full_attention_nope','full_attention']",
-        "model.family=cohere2 model.logit_multiplier=1", "model.family=exaone4", "model.family=phi",
-        "model.family=gpt2 model.max_position=128", "model.family=gpt_neox model.rope_share=0.5",
+        "model.family=cohere2 model.logit_multiplier=1",
+        "model.family=exaone4",
+        "model.family=phi",
+        "model.family=gpt2 model.max_position=128",
+        "model.family=gpt_neox model.rope_share=0.5",
+        "model.family=gpt_bigcode model.kv_heads=1",
+        "model.family=gptj model.rope_share=0.5",
+        "model.family=opt model.max_position=128",
+        "model.family=granitemoehybrid model.logit_multiplier=0.25",
         "model.family=llama model.rope_scaling={type='linear',factor=2}"}) {
     std::vector<std::string> sets = absl::StrSplit(family, ' ');
     sets.insert(sets.end(), {"model.preset=default", "model.layers=3", "model.hidden=64", "model.heads=4",

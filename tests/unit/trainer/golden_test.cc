@@ -502,7 +502,8 @@ INSTANTIATE_TEST_SUITE_P(Variants, GoldenTest,
                                          "helium", "ernie4_5", "rope_linear", "mistral_window",
                                          "qwen2_window", "ministral", "gemma2", "vaultgemma", "gemma3",
                                          "granite", "smollm3", "cohere", "cohere2", "exaone4", "phi", "phi3",
-                                         "glm", "glm4", "gpt_neox", "gpt2"),
+                                         "glm", "glm4", "gpt_neox", "gpt2", "gpt_bigcode", "gptj", "opt",
+                                         "granitemoehybrid"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
