@@ -327,7 +327,7 @@ absl::Status SetLayerTypes(Architecture& spec, const std::vector<std::string>& t
   const int64_t window = WindowOf(spec);
   const bool any_window = std::find(has_window.begin(), has_window.end(), true) != has_window.end();
   if (any_window && window == 0) {
-    const Family* family = FindFamily(ModelTypeOf(spec));
+    const Family* family = FindFamilyOf(spec);
     if (family != nullptr && family->windows == Windows::kNone) {
       return UsageError(absl::StrCat("models of the family ", spec.family,
                                      " have no sliding windows; remove \"sliding_attention\""));
@@ -506,7 +506,7 @@ absl::Status CheckStated(const Family& family, const Architecture& spec) {
 
 // Every model that is trained can be exported, so its config.json must be able to describe it.
 absl::Status CheckExpressible(const Architecture& spec) {
-  const Family& family = *FindFamily(ModelTypeOf(spec));
+  const Family& family = *FindFamilyOf(spec);
   const Attention& attention = AttentionOf(spec);
   if (spec.family == "llama") {
     TRAINCTL_RETURN_IF_ERROR(CheckBiasesOfLlama(spec));

@@ -158,6 +158,15 @@ class Reader {
   std::set<std::string> seen_;
 };
 
+int64_t ReadKvHeads(Reader& reader, const Family& family, int64_t heads) {
+  const int64_t stated = reader.Int({family.kv_heads_key}, heads);
+  if (!family.has_multi_query) return stated;
+  // transformers stores the number in any case, but does not always use it.
+  const bool has_multi_query = reader.Bool("multi_query", true);
+  if (family.grouped_query_key != nullptr && reader.Bool(family.grouped_query_key, false)) return stated;
+  return has_multi_query ? 1 : heads;
+}
+
 // Returns the number of layers that the file states. Gives `spec` at least `least_layers` layers, but no more
 // than SetNumLayers allows.
 int64_t ReadSizes(Reader& reader, const Family& family, int64_t least_layers, Architecture& spec) {
@@ -167,9 +176,7 @@ int64_t ReadSizes(Reader& reader, const Family& family, int64_t least_layers, Ar
   Layer& layer = spec.kinds[0];  // all are alike so far
   Attention& attention = layer.attention;
   attention.heads = reader.Required({"num_attention_heads", "n_head", "n_heads"});
-  attention.kv_heads = reader.Int({"num_key_value_heads"}, attention.heads);
-  // transformers stores num_key_value_heads as well, but computes it from multi_query.
-  if (family.has_multi_query) attention.kv_heads = reader.Bool("multi_query", true) ? 1 : attention.heads;
+  attention.kv_heads = ReadKvHeads(reader, family, attention.heads);
   spec.vocab = reader.Required({"vocab_size"});
   int64_t usual_ffn = family.ffn;
   if (!family.gated) {
@@ -216,7 +223,7 @@ void ReadBiases(Reader& reader, const Family& family, Layer& layer) {
       layer.mlp.bias = true;
       return;
     case Bias::kUseBias:
-      layer.mlp.bias = reader.Bool("use_bias", reader.Bool("bias", family.bias_default));
+      layer.mlp.bias = reader.Bool(family.use_bias_key, family.bias_default);
       if (reader.Find({"no_bias"}) != nullptr) layer.mlp.bias = !reader.Bool("no_bias", true);
       attention.qkv_bias = attention.out_bias = layer.mlp.bias;
       return;
@@ -543,6 +550,15 @@ void RefuseOtherLayers(Reader& reader, const Family& family) {
   reader.Fail("layer_types", must(name));
 }
 
+void RefuseOtherCode(Reader& reader, const Family& family) {
+  const Json* map = family.has_code ? reader.Find({"auto_map"}) : nullptr;
+  if (map == nullptr || !map->is_object() || !map->contains("AutoModelForCausalLM")) return;
+  const Json& name = (*map)["AutoModelForCausalLM"];  // module.class
+  if (name.is_string() && absl::EndsWith(name.get<std::string>(), absl::StrCat(".", family.class_name)))
+    return;
+  reader.Refuse("auto_map", absl::StrCat("one whose AutoModelForCausalLM is ", family.class_name));
+}
+
 void RefuseOtherFixedFields(Reader& reader, const Family& family) {
   for (const FixedField& field : family.fixed_fields) {
     const Json* value = reader.Find({field.key});
@@ -567,7 +583,6 @@ void RefuseOtherMathematics(Reader& reader, const Family& family) {
   }
   RefuseOtherActivations(reader, family);
   reader.Only("qk_layernorm", false);
-  if (family.norms == NormPlaces::kParallel) reader.Only("use_parallel_residual", true);
   if (family.windows != Windows::kUpper) reader.Only("use_sliding_window", false);
   const absl::string_view type = family.model_type;
   if (type == "qwen2") {
@@ -583,6 +598,7 @@ void RefuseOtherMathematics(Reader& reader, const Family& family) {
     reader.Find({"_sliding_window_pattern"});
   }
   RefuseOtherLayers(reader, family);
+  RefuseOtherCode(reader, family);
   RefuseOtherFixedFields(reader, family);
   reader.RefuseTheRest(IsNeutral);
 }
@@ -611,24 +627,48 @@ std::vector<std::string> ConfigModelTypes() {
   std::vector<std::string> names;
   for (const Family& family : Families()) names.emplace_back(family.model_type);
   std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
 
 std::vector<std::string> TrainedModelTypes() {
   std::vector<std::string> names;
   for (const Family& family : Families()) {
-    if (IsTrained(family)) names.emplace_back(family.model_type);
+    if (IsTrained(family) && family.name == nullptr) names.emplace_back(family.model_type);
   }
   return names;
 }
+
+namespace {
+
+// Whether a config.json states the fixed fields of a family.
+bool StatesFixedFields(const Json& config, const Family& family) {
+  return std::all_of(family.fixed_fields.begin(), family.fixed_fields.end(), [&](const FixedField& field) {
+    const auto stated = config.find(field.key);
+    const bool is_absent = stated == config.end() || stated->is_null();
+    return is_absent ? !field.is_required : field.value == nullptr || *stated == Json::parse(field.value);
+  });
+}
+
+// Returns null if the model_type is not known.
+const Family* FindFamilyIn(const Json& config) {
+  const auto type = config.find("model_type");
+  if (type == config.end() || !type->is_string()) return nullptr;
+  const Family* found = nullptr;
+  for (const Family& family : Families()) {
+    if (*type != family.model_type) continue;
+    if (family.name == nullptr || StatesFixedFields(config, family)) found = &family;
+  }
+  return found;
+}
+
+}  // namespace
 
 absl::StatusOr<ConfigModel> ReadConfigJson(absl::string_view json_text, absl::string_view what,
                                            int64_t least_layers) {
   TRAINCTL_ASSIGN_OR_RETURN(const Json config, ParseJson(json_text, what));
   if (!config.is_object()) return BadDataError(absl::StrCat(what, ": must be a JSON object"));
-  const auto type = config.find("model_type");
-  const Family* family =
-      type != config.end() && type->is_string() ? FindFamily(type->get<std::string>()) : nullptr;
+  const Family* family = FindFamilyIn(config);
   Reader reader(config, what, family != nullptr && (!IsTrained(*family) || family->has_other_keys));
   reader.Find({"model_type"});
   if (family == nullptr) {
@@ -642,7 +682,7 @@ absl::StatusOr<ConfigModel> ReadConfigJson(absl::string_view json_text, absl::st
   model.model_type = family->model_type;
   Architecture& spec = model.spec;
   const bool is_llama = IsTrained(*family) && family->names == nullptr;
-  spec.family = is_llama ? "llama" : family->model_type;
+  spec.family = is_llama ? "llama" : NameOf(*family);
   Layer& layer = spec.kinds[0];  // all are alike until experts and windows are read
   ApplyFamily(*family, spec);
   if (family->qk_norm == QkNorm::kNone && reader.Bool("qk_layernorm", false))
@@ -684,10 +724,7 @@ absl::StatusOr<Architecture> FromHuggingFaceConfig(absl::string_view json_text, 
   return model.spec;
 }
 
-std::string ModelTypeOf(const Architecture& spec) {
-  if (spec.family != "llama") return spec.family;
-  return AttentionOf(spec).qkv_bias && !AttentionOf(spec).out_bias ? "qwen2" : "llama";
-}
+std::string ModelTypeOf(const Architecture& spec) { return FindFamilyOf(spec)->model_type; }
 
 namespace {
 
@@ -708,7 +745,7 @@ void WriteBiases(const Family& family, const Architecture& spec, Json& config) {
       config["attention_bias"] = AttentionOf(spec).qkv_bias;
       return;
     case Bias::kUseBias:
-      config["use_bias"] = MlpOf(spec).bias;
+      config[family.use_bias_key] = MlpOf(spec).bias;
       return;
   }
 }
@@ -727,10 +764,9 @@ void WriteLayerTypes(const Family& family, const Architecture& spec, Json& confi
   config["layer_types"] = std::move(types);
 }
 
-// Absent fields would have other values.
-void WriteRequiredFields(const Family& family, Json& config) {
+void WriteFixedFields(const Family& family, Json& config) {
   for (const FixedField& field : family.fixed_fields) {
-    if (field.is_required) config[field.key] = Json::parse(field.value);
+    if (field.value != nullptr) config[field.key] = Json::parse(field.value);
   }
 }
 
@@ -782,12 +818,11 @@ void WriteMultipliers(const Family& family, const Architecture& spec, Json& conf
 }  // namespace
 
 std::string ToHuggingFaceConfig(const Architecture& spec, DType dtype, const SpecialTokens& tokens) {
-  const std::string model_type = ModelTypeOf(spec);
-  const Family& family = *FindFamily(model_type);
+  const Family& family = *FindFamilyOf(spec);
   const Attention& attention = AttentionOf(spec);
   Json config = {
       {"architectures", Json::array({family.class_name})},
-      {"model_type", model_type},
+      {"model_type", family.model_type},
       {"hidden_size", spec.hidden},
       {family.ffn_key, MlpOf(spec).ffn},
       {"num_hidden_layers", NumLayers(spec)},
@@ -797,7 +832,8 @@ std::string ToHuggingFaceConfig(const Architecture& spec, DType dtype, const Spe
   };
   if (family.norm_eps_key != nullptr) config[family.norm_eps_key] = spec.norm.eps;
   config["tie_word_embeddings"] = spec.tie_embeddings;
-  if (family.has_kv_heads) config["num_key_value_heads"] = attention.kv_heads;
+  if (family.has_kv_heads) config[family.kv_heads_key] = attention.kv_heads;
+  if (family.grouped_query_key != nullptr) config[family.grouped_query_key] = true;
   if (family.has_multi_query) config["multi_query"] = attention.kv_heads == 1;
   if (family.has_head_dim) config["head_dim"] = attention.head_dim;
   if (family.rotary_dim_key != nullptr) {
@@ -806,7 +842,7 @@ std::string ToHuggingFaceConfig(const Architecture& spec, DType dtype, const Spe
     WriteRope(family, spec, config);
   }
   WriteLayerTypes(family, spec, config);
-  WriteRequiredFields(family, config);
+  WriteFixedFields(family, config);
   WriteMultipliers(family, spec, config);
   WriteBiases(family, spec, config);
   config["hidden_act"] = NamesOf(family.activation)[0];

@@ -91,6 +91,28 @@ constexpr ParameterNames kGptNeoxNames = {.embedding = "gpt_neox.embed_in",
                                           .final_norm = "gpt_neox.final_layer_norm",
                                           .head = "embed_out"};
 
+constexpr ParameterNames FalconNames() {
+  ParameterNames names = kGptNeoxNames;
+  names.embedding = "transformer.word_embeddings";
+  names.layers = "transformer.h.";
+  names.query = "self_attention.query_key_value.q";
+  names.key = "self_attention.query_key_value.k";
+  names.value = "self_attention.query_key_value.v";
+  names.attention_output = "self_attention.dense";
+  names.final_norm = "transformer.ln_f";
+  names.head = "lm_head";
+  return names;
+}
+constexpr ParameterNames kFalconNames = FalconNames();
+
+constexpr ParameterNames Falcon40bNames() {
+  ParameterNames names = kFalconNames;
+  names.attention_norm = "ln_attn";
+  names.mlp_norm = "ln_mlp";
+  return names;
+}
+constexpr ParameterNames kFalcon40bNames = Falcon40bNames();
+
 constexpr ParameterNames GptJNames() {
   ParameterNames names = kGpt2Names;
   names.query = "attn.q_proj";
@@ -354,6 +376,79 @@ constexpr Family GptJ() {
   return family;
 }
 
+constexpr FixedField kGptNeoxFields[] = {{"use_parallel_residual", "true"}};
+constexpr Family kGptNeox = {.model_type = "gpt_neox",
+                             .models = "GPT-NeoX, Pythia",
+                             .gated = false,
+                             .activation = Activation::kGelu,
+                             .norm = NormKind::kLayer,
+                             .bias = Bias::kAll,
+                             .norms = NormPlaces::kParallel,
+                             .norm_eps = 1e-5,
+                             .rope_share = 0.25,
+                             .has_kv_heads = false,
+                             .has_head_dim = false,
+                             .norm_eps_key = "layer_norm_eps",
+                             .rope_theta_key = "rotary_emb_base",
+                             .rope_share_key = "rotary_pct",
+                             .fixed_fields = kGptNeoxFields,
+                             .folder_form = {.qkv = "attention.query_key_value", .by_kv_head = true},
+                             .class_name = "GPTNeoXForCausalLM",
+                             .names = &kGptNeoxNames};
+
+constexpr FixedField kGptNeoxSequentialFields[] = {{"use_parallel_residual", "false", /*is_required=*/true}};
+constexpr Family GptNeoxSequential() {
+  Family family = kGptNeox;
+  family.name = "gpt_neox_sequential";
+  family.models = "RedPajama-INCITE, and other GPT-NeoX models with use_parallel_residual = false";
+  family.norms = NormPlaces::kBefore;
+  family.fixed_fields = kGptNeoxSequentialFields;
+  return family;
+}
+
+constexpr FixedField kFalconFields[] = {{"parallel_attn", "true"},
+                                        {"num_ln_in_parallel_attn", "1"},
+                                        {"apply_residual_connection_post_layernorm", "false"}};
+constexpr Family kFalcon = {.model_type = "falcon",
+                            .models = "Falcon 7B and 11B",
+                            .gated = false,
+                            .activation = Activation::kGelu,
+                            .norm = NormKind::kLayer,
+                            .bias = Bias::kUseBias,
+                            .tied_default = true,
+                            .norms = NormPlaces::kShared,
+                            .norm_eps = 1e-5,
+                            .has_multi_query = true,
+                            .has_head_dim = false,
+                            .norm_eps_key = "layer_norm_epsilon",
+                            .activation_key = "activation",
+                            .kv_heads_key = "num_kv_heads",
+                            .grouped_query_key = "new_decoder_architecture",
+                            .use_bias_key = "bias",
+                            .ffn_key = "ffn_hidden_size",
+                            .has_code = true,
+                            .fixed_fields = kFalconFields,
+                            .folder_form = {.qkv = "self_attention.query_key_value", .by_kv_head = true},
+                            .class_name = "FalconForCausalLM",
+                            .names = &kFalconNames};
+
+constexpr FixedField kFalcon40bFields[] = {{"new_decoder_architecture", "true", /*is_required=*/true},
+                                           {"num_ln_in_parallel_attn", "2"},
+                                           {"parallel_attn", "true"},
+                                           {"apply_residual_connection_post_layernorm", "false"},
+                                           {"multi_query", nullptr}};
+constexpr Family Falcon40b() {
+  Family family = kFalcon;
+  family.name = "falcon_40b";
+  family.models = "Falcon 40B and 180B";
+  family.norms = NormPlaces::kParallel;
+  family.has_multi_query = false;
+  family.grouped_query_key = nullptr;
+  family.fixed_fields = kFalcon40bFields;
+  family.names = &kFalcon40bNames;
+  return family;
+}
+
 constexpr FixedField kOptFields[] = {
     {"do_layer_norm_before", "true"},
     {"_remove_final_layer_norm", "false"},
@@ -436,7 +531,7 @@ constexpr Family kFamilies[] = {
     Gemma2(),
     VaultGemma(),
     Gemma3(),
-    {.model_type = "internlm2", .models = "InternLM 2", .bias = Bias::kUseBias},
+    {.model_type = "internlm2", .models = "InternLM 2", .bias = Bias::kUseBias, .use_bias_key = "bias"},
     {.model_type = "phi3",
      .models = "Phi 3 and 4, without longrope",
      .windows = Windows::kAll,
@@ -464,23 +559,10 @@ constexpr Family kFamilies[] = {
     kGpt2,
     GptBigCode(),
     GptJ(),
-    {.model_type = "gpt_neox",
-     .models = "GPT-NeoX, Pythia",
-     .gated = false,
-     .activation = Activation::kGelu,
-     .norm = NormKind::kLayer,
-     .bias = Bias::kAll,
-     .norms = NormPlaces::kParallel,
-     .norm_eps = 1e-5,
-     .rope_share = 0.25,
-     .has_kv_heads = false,
-     .has_head_dim = false,
-     .norm_eps_key = "layer_norm_eps",
-     .rope_theta_key = "rotary_emb_base",
-     .rope_share_key = "rotary_pct",
-     .folder_form = {.qkv = "attention.query_key_value", .by_kv_head = true},
-     .class_name = "GPTNeoXForCausalLM",
-     .names = &kGptNeoxNames},
+    kGptNeox,
+    GptNeoxSequential(),
+    kFalcon,
+    Falcon40b(),
     {.model_type = "opt",
      .models = "OPT",
      .gated = false,
@@ -618,11 +700,17 @@ void AddDefaultLayerTypes(const Family& family, Architecture& spec) {
 
 absl::Span<const Family> Families() { return kFamilies; }
 
-const Family* FindFamily(absl::string_view model_type) {
+const Family* FindFamily(absl::string_view name) {
   for (const Family& family : kFamilies) {
-    if (model_type == family.model_type) return &family;
+    if (name == NameOf(family)) return &family;
   }
   return nullptr;
+}
+
+const Family* FindFamilyOf(const Architecture& spec) {
+  const Attention& attention = AttentionOf(spec);
+  const bool is_qwen2 = spec.family == "llama" && attention.qkv_bias && !attention.out_bias;
+  return FindFamily(is_qwen2 ? "qwen2" : spec.family);
 }
 
 void ApplyFamily(const Family& family, Architecture& spec) {
@@ -648,7 +736,7 @@ Architecture BaseOfFamily(absl::string_view name) {
   Architecture spec;
   if (name == spec.family) return spec;
   const Family& family = *FindFamily(name);
-  spec.family = family.model_type;
+  spec.family = NameOf(family);
   ApplyFamily(family, spec);
   if (family.bias == Bias::kAll) SetAllLinearBiases(spec, true);
   if (family.bias == Bias::kMlp) SetEach(spec, &Mlp::bias, true);
@@ -673,7 +761,7 @@ bool StatesRopeShare(const Family& family) { return family.states_rope_share || 
 std::vector<std::string> NamedFamilies() {
   std::vector<std::string> families;
   for (const Family& family : kFamilies) {
-    if (family.names != nullptr) families.emplace_back(family.model_type);
+    if (family.names != nullptr) families.emplace_back(NameOf(family));
   }
   return families;
 }

@@ -24,7 +24,7 @@ enum class Bias : uint8_t {
   kByFile,           // those of attention if attention_bias is true, and of the MLP if mlp_bias is true
   kAttentionByFile,  // all projections of attention if attention_bias is true; none of the MLP
   kMlp,              // those of the MLP
-  kUseBias           // all or none, by use_bias, bias or no_bias (see Family::bias_default)
+  kUseBias           // all or none, by Family::use_bias_key or no_bias
 };
 
 // The layers that use a sliding window, as in transformers' modeling_<family>.py.
@@ -63,6 +63,9 @@ struct FixedField {
 struct Family {
   const char* model_type;
   const char* models;  // published models of the family, such as "Qwen 3, dense"
+  // The family's name in recipes and checkpoints, if another family has its model_type. A config.json with
+  // that model_type belongs to the family whose fixed_fields it states. Null if the name is the model_type.
+  const char* name = nullptr;
   bool gated = true;
   kernels::Activation activation = kernels::Activation::kSiLU;
   NormKind norm = NormKind::kRms;
@@ -116,6 +119,11 @@ struct Family {
   const char* norm_eps_key = "rms_norm_eps";  // null if config.json cannot state it
   const char* init_std_key = "initializer_range";
   const char* activation_key = "hidden_act";  // takes precedence over hidden_act
+  const char* kv_heads_key = "num_key_value_heads";
+  // A field that must be true for kv_heads_key to count instead of multi_query; null if multi_query always
+  // counts.
+  const char* grouped_query_key = nullptr;
+  const char* use_bias_key = "use_bias";  // with Bias::kUseBias
   const char* qkv_bias_key = nullptr;  // with Bias::kQkv: whether there are biases; default in bias_default
   const char* rope_theta_key = "rope_theta";
   const char* rope_share_key = "partial_rotary_factor";
@@ -126,6 +134,8 @@ struct Family {
   const char* ffn_key = "intermediate_size";
   // Whether config.json may have other keys for the sizes, such as n_embd for hidden_size.
   bool has_other_keys = false;
+  // Whether published folders contain code (auto_map) that computes the same as the class in transformers.
+  bool has_code = false;
   absl::Span<const FixedField> fixed_fields;
   // For a family whose files list other kinds of layers too, which trainctl does not describe: the value in
   // layer_types of a layer that attends to all tokens.
@@ -143,8 +153,15 @@ inline constexpr int64_t kNoRopeLayerInterval = 4;
 absl::Span<const Family> Families();
 // Returns whether this version trains the family. Other families can only be planned, for other trainers.
 inline bool IsTrained(const Family& family) { return family.class_name != nullptr; }
-// Returns null if the family is not known.
-const Family* FindFamily(absl::string_view model_type);
+inline const char* NameOf(const Family& family) {
+  return family.name != nullptr ? family.name : family.model_type;
+}
+// Returns the family with this name, or null if it is not known.
+const Family* FindFamily(absl::string_view name);
+// Returns the family whose config.json describes the model. This is the family that Architecture::family
+// names, or Qwen 2 for a "llama" with biases on queries, keys and values only. Returns null if it is not
+// known.
+const Family* FindFamilyOf(const Architecture& spec);
 
 // Sets the fields that the family determines, in all layers. Does not change fields that config.json or a
 // recipe states.

@@ -198,7 +198,7 @@ std::optional<std::string> UpdateConfig(absl::string_view config_json, const Arc
   constexpr char kWhat[] = "config.json";
   const absl::StatusOr<Architecture> described = FromHuggingFaceConfig(config_json, kWhat);
   const absl::StatusOr<SpecialTokens> special = ReadSpecialTokens(config_json, kWhat);
-  if (!described.ok() || !special.ok() || ModelTypeOf(*described) != ModelTypeOf(spec)) return std::nullopt;
+  if (!described.ok() || !special.ok() || FindFamilyOf(*described) != FindFamilyOf(spec)) return std::nullopt;
   Updater updater(config_json, Json::parse(ToHuggingFaceConfig(*described, dtype, tokens)),
                   Json::parse(ToHuggingFaceConfig(spec, dtype, tokens)));
   updater.SetTokens(*special, tokens);

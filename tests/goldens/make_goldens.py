@@ -133,6 +133,17 @@ VARIANTS = {
                              layer_types=["attention", "attention"], position_embedding_type="rope",
                              mamba_n_heads=4, mamba_expand=1, embedding_multiplier=3.0, residual_multiplier=0.3,
                              attention_multiplier=0.2, logits_scaling=4.0),
+    # Attention and MLP run one after the other.
+    "gpt_neox_sequential": dict(family="gpt_neox", num_key_value_heads=ABSENT, head_dim=ABSENT, hidden_size=32,
+                                rope_theta=ABSENT, rms_norm_eps=ABSENT, layer_norm_eps=1e-5,
+                                use_parallel_residual=False),
+    # Attention and MLP run in parallel after one LayerNorm; one key-value head; GELU; no biases.
+    "falcon": dict(family="falcon", num_key_value_heads=ABSENT, head_dim=ABSENT, intermediate_size=ABSENT,
+                   ffn_hidden_size=28, rms_norm_eps=ABSENT, layer_norm_epsilon=1e-5, tie_word_embeddings=True),
+    # Separate norms; one tensor has, for each key-value head, its queries, key and value.
+    "falcon_40b": dict(family="falcon", num_key_value_heads=ABSENT, head_dim=ABSENT, intermediate_size=ABSENT,
+                       ffn_hidden_size=28, rms_norm_eps=ABSENT, layer_norm_epsilon=1e-5, tie_word_embeddings=True,
+                       new_decoder_architecture=True, num_kv_heads=2, bias=True),
 }
 
 
@@ -210,7 +221,7 @@ def is_norm(name):
 
 
 def decays(name):
-    is_embedding = re.search(r"(embed_tokens|embed_positions|embed_in|wte|wpe)\.weight$", name) is not None
+    is_embedding = re.search(r"(embed_tokens|embed_positions|embed_in|word_embeddings|wte|wpe)\.weight$", name) is not None
     return not (is_norm(name) or name.endswith(".bias") or is_embedding)
 
 

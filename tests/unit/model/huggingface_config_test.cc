@@ -406,6 +406,59 @@ TEST(HuggingFaceConfig, MultiQueryMeansOneHeadOfKeysAndValues) {
   EXPECT_THAT(CheckTrainable(spec).ToString(), HasSubstr("model.kv_heads"));
 }
 
+// As published with Falcon 7B; the other sizes have other norms and other keys and values.
+TEST(HuggingFaceConfig, TheFormsOfFalconAreToldApart) {
+  const auto read = [](const char* fields) {
+    return FromHuggingFaceConfig(
+        absl::StrCat(R"({"model_type": "falcon", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 100,
+            "num_attention_heads": 4, "alibi": false, "apply_residual_connection_post_layernorm": false,
+            "auto_map": {"AutoConfig": "configuration_falcon.FalconConfig",
+                         "AutoModelForCausalLM": "modeling_falcon.FalconForCausalLM"},
+            "bias": false, "multi_query": true, "parallel_attn": true, "hidden_dropout": 0.0,
+            "layer_norm_epsilon": 1e-05, "new_decoder_architecture": )",
+                     fields, "}"),
+        "config.json");
+  };
+  const absl::StatusOr<Architecture> of_7b = read("false, \"num_kv_heads\": 4");
+  ASSERT_TRUE(of_7b.ok()) << of_7b.status();
+  EXPECT_EQ(of_7b->family, "falcon");
+  EXPECT_EQ(AttentionOf(*of_7b).kv_heads, 1);
+  EXPECT_EQ(MlpOf(*of_7b).ffn, 256);
+  EXPECT_EQ(NormPlacesOf(*of_7b), NormPlaces::kShared);
+  const absl::StatusOr<Architecture> of_11b =
+      read(R"(true, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1)");
+  ASSERT_TRUE(of_11b.ok()) << of_11b.status();
+  EXPECT_EQ(of_11b->family, "falcon");
+  EXPECT_EQ(AttentionOf(*of_11b).kv_heads, 2);
+  const absl::StatusOr<Architecture> of_40b = read(R"(true, "num_kv_heads": 2)");
+  ASSERT_TRUE(of_40b.ok()) << of_40b.status();
+  EXPECT_EQ(of_40b->family, "falcon_40b");
+  EXPECT_EQ(AttentionOf(*of_40b).kv_heads, 2);
+  EXPECT_EQ(NormPlacesOf(*of_40b), NormPlaces::kParallel);
+  EXPECT_EQ(ModelTypeOf(*of_40b), "falcon");
+  EXPECT_THAT(ToHuggingFaceConfig(*of_40b, DType::kBF16), HasSubstr("\"num_ln_in_parallel_attn\": 2"));
+  const auto error = [&](const char* field, const char* other) {
+    std::string text = ToHuggingFaceConfig(*of_7b, DType::kBF16);
+    EXPECT_THAT(text, HasSubstr(absl::StrCat(field, ",")));
+    return FromHuggingFaceConfig(absl::StrReplaceAll(text, {{field, other}}), "c").status().ToString();
+  };
+  EXPECT_THAT(error("\"parallel_attn\": true", "\"parallel_attn\": false"), HasSubstr("parallel_attn"));
+  EXPECT_THAT(error("\"bias\": false", "\"alibi\": true"), HasSubstr("field 'alibi' is true"));
+  EXPECT_THAT(error("\"bias\": false", R"("auto_map": {"AutoModelForCausalLM": "modeling_x.X"})"),
+              HasSubstr("but must be one whose AutoModelForCausalLM is FalconForCausalLM"));
+}
+
+TEST(HuggingFaceConfig, AGptNeoxMayRunAttentionAndMlpOneAfterTheOther) {
+  const std::string text =
+      absl::StrReplaceAll(With(R"("use_parallel_residual": false)"), {{"\"llama\"", "\"gpt_neox\""}});
+  const absl::StatusOr<Architecture> spec = FromHuggingFaceConfig(text, "config.json");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->family, "gpt_neox_sequential");
+  EXPECT_EQ(NormPlacesOf(*spec), NormPlaces::kBefore);
+  EXPECT_EQ(FromHuggingFaceConfig(absl::StrReplaceAll(text, {{"false", "true"}}), "config.json")->family,
+            "gpt_neox");
+}
+
 TEST(HuggingFaceConfig, GptJStatesTheNumberOfRotatedElements) {
   const auto read = [](const char* fields) {
     return FromHuggingFaceConfig(
