@@ -170,7 +170,7 @@ int64_t ReadKvHeads(Reader& reader, const Family& family, int64_t heads) {
 // Returns the number of layers that the file states. Gives `spec` at least `least_layers` layers, but no more
 // than SetNumLayers allows.
 int64_t ReadSizes(Reader& reader, const Family& family, int64_t least_layers, Architecture& spec) {
-  const int64_t layers = reader.Required({"num_hidden_layers", "n_layer", "n_layers"});
+  const int64_t layers = reader.Required({"num_hidden_layers", "n_layer", "n_layers", "num_layers"});
   SetNumLayers(spec, std::max(layers, least_layers));
   spec.hidden = reader.Required({"hidden_size", "n_embd", "n_embed", "d_model"});
   Layer& layer = spec.kinds[0];  // all are alike so far
@@ -217,7 +217,7 @@ void ReadBiases(Reader& reader, const Family& family, Layer& layer) {
       layer.mlp.bias = reader.Bool("mlp_bias", false);
       return;
     case Bias::kAttentionByFile:
-      attention.qkv_bias = attention.out_bias = reader.Bool("attention_bias", false);
+      attention.qkv_bias = attention.out_bias = reader.Bool(family.attention_bias_key, family.bias_default);
       return;
     case Bias::kMlp:
       layer.mlp.bias = true;
@@ -551,12 +551,12 @@ void RefuseOtherLayers(Reader& reader, const Family& family) {
 }
 
 void RefuseOtherCode(Reader& reader, const Family& family) {
-  const Json* map = family.has_code ? reader.Find({"auto_map"}) : nullptr;
+  const Json* map = family.code_class != nullptr ? reader.Find({"auto_map"}) : nullptr;
   if (map == nullptr || !map->is_object() || !map->contains("AutoModelForCausalLM")) return;
   const Json& name = (*map)["AutoModelForCausalLM"];  // module.class
-  if (name.is_string() && absl::EndsWith(name.get<std::string>(), absl::StrCat(".", family.class_name)))
+  if (name.is_string() && absl::EndsWith(name.get<std::string>(), absl::StrCat(".", family.code_class)))
     return;
-  reader.Refuse("auto_map", absl::StrCat("one whose AutoModelForCausalLM is ", family.class_name));
+  reader.Refuse("auto_map", absl::StrCat("one whose AutoModelForCausalLM is ", family.code_class));
 }
 
 void RefuseOtherFixedFields(Reader& reader, const Family& family) {
@@ -569,15 +569,20 @@ void RefuseOtherFixedFields(Reader& reader, const Family& family) {
   }
 }
 
+// Whether `architectures` names the class whose code published folders contain.
+bool IsOfCode(const Family& family, const Json& architectures) {
+  return family.code_class != nullptr && architectures == Json::array({family.code_class});
+}
+
 // Refuses values of fields for which the trainer's computation would differ from that of the family's class
 // in transformers.
 void RefuseOtherMathematics(Reader& reader, const Family& family) {
   const std::string head = family.class_name;
   // The name if the model was saved without its head.
   const std::string base = absl::StrReplaceAll(head, {{"ForCausalLM", "Model"}, {"LMHeadModel", "Model"}});
-  if (const Json* value = reader.Find({"architectures"}); value != nullptr && *value != Json::array() &&
-                                                          *value != Json::array({head}) &&
-                                                          *value != Json::array({base})) {
+  if (const Json* value = reader.Find({"architectures"});
+      value != nullptr && *value != Json::array() && *value != Json::array({head}) &&
+      *value != Json::array({base}) && !IsOfCode(family, *value)) {
     reader.Refuse("architectures",
                   absl::StrCat(Json::array({head}).dump(), " (nothing else is implemented)"));
   }
@@ -742,7 +747,7 @@ void WriteBiases(const Family& family, const Architecture& spec, Json& config) {
       config["mlp_bias"] = MlpOf(spec).bias;
       return;
     case Bias::kAttentionByFile:
-      config["attention_bias"] = AttentionOf(spec).qkv_bias;
+      config[family.attention_bias_key] = AttentionOf(spec).qkv_bias;
       return;
     case Bias::kUseBias:
       config[family.use_bias_key] = MlpOf(spec).bias;

@@ -140,6 +140,35 @@ constexpr ParameterNames OptNames() {
 }
 constexpr ParameterNames kOptNames = OptNames();
 
+constexpr ParameterNames InternLm2Names() {
+  ParameterNames names = kLlamaNames;
+  names.embedding = "model.tok_embeddings";
+  names.attention_norm = "attention_norm";
+  names.query = "attention.wqkv.q";
+  names.key = "attention.wqkv.k";
+  names.value = "attention.wqkv.v";
+  names.attention_output = "attention.wo";
+  names.mlp_norm = "ffn_norm";
+  names.gate = "feed_forward.w1";
+  names.up = "feed_forward.w3";
+  names.down = "feed_forward.w2";
+  names.head = "output";
+  return names;
+}
+constexpr ParameterNames kInternLm2Names = InternLm2Names();
+
+constexpr ParameterNames ExaoneNames() {
+  ParameterNames names = kGpt2Names;
+  names.query = "attn.attention.q_proj";
+  names.key = "attn.attention.k_proj";
+  names.value = "attn.attention.v_proj";
+  names.attention_output = "attn.attention.out_proj";
+  names.gate = "mlp.c_fc_0";
+  names.up = "mlp.c_fc_1";
+  return names;
+}
+constexpr ParameterNames kExaoneNames = ExaoneNames();
+
 constexpr ParameterNames GraniteMoeHybridNames() {
   ParameterNames names = kLlamaNames;
   names.gate = "shared_mlp.input_linear.gate";  // in folders, input_linear has both
@@ -426,7 +455,7 @@ constexpr Family kFalcon = {.model_type = "falcon",
                             .grouped_query_key = "new_decoder_architecture",
                             .use_bias_key = "bias",
                             .ffn_key = "ffn_hidden_size",
-                            .has_code = true,
+                            .code_class = "FalconForCausalLM",
                             .fixed_fields = kFalconFields,
                             .folder_form = {.qkv = "self_attention.query_key_value", .by_kv_head = true},
                             .class_name = "FalconForCausalLM",
@@ -448,6 +477,10 @@ constexpr Family Falcon40b() {
   family.names = &kFalcon40bNames;
   return family;
 }
+
+// Other names of the same biases. transformers accepts all or none.
+constexpr FixedField kInternLm3Fields[] = {
+    {"attention_bias", "false"}, {"qkv_bias", "false"}, {"mlp_bias", "false"}, {"bias", "false"}};
 
 constexpr FixedField kOptFields[] = {
     {"do_layer_norm_before", "true"},
@@ -531,7 +564,16 @@ constexpr Family kFamilies[] = {
     Gemma2(),
     VaultGemma(),
     Gemma3(),
-    {.model_type = "internlm2", .models = "InternLM 2", .bias = Bias::kUseBias, .use_bias_key = "bias"},
+    {.model_type = "internlm2",
+     .models = "InternLM 2 and 2.5",
+     .bias = Bias::kAttentionByFile,
+     .bias_default = true,
+     .has_head_dim = false,
+     .attention_bias_key = "bias",
+     .code_class = "InternLM2ForCausalLM",
+     .folder_form = {.qkv = "attention.wqkv", .by_kv_head = true},
+     .class_name = "InternLM2ForCausalLM",
+     .names = &kInternLm2Names},
     {.model_type = "phi3",
      .models = "Phi 3 and 4, without longrope",
      .windows = Windows::kAll,
@@ -606,6 +648,26 @@ constexpr Family kFamilies[] = {
      .names = &kStarCoder2Names},
     kCohere,
     Cohere2(),
+    {.model_type = "internlm3",
+     .models = "InternLM 3",
+     .max_position = 32768,
+     .norm_eps = 1e-5,
+     .head_dim = 128,
+     .code_class = "InternLM3ForCausalLM",
+     .fixed_fields = kInternLm3Fields,
+     .class_name = "LlamaForCausalLM",
+     .names = &kLlamaNames},
+    {.model_type = "exaone",
+     .models = "EXAONE 3 and 3.5",
+     .tied_default = true,
+     .norm_eps = 1e-5,
+     .has_head_dim = false,
+     .norm_eps_key = "layer_norm_epsilon",
+     .activation_key = "activation_function",
+     .has_other_keys = true,
+     .code_class = "ExaoneForCausalLM",
+     .class_name = "ExaoneForCausalLM",
+     .names = &kExaoneNames},
     {.model_type = "exaone4",
      .models = "EXAONE 4",
      .qk_norm = QkNorm::kHead,

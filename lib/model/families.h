@@ -123,7 +123,8 @@ struct Family {
   // A field that must be true for kv_heads_key to count instead of multi_query; null if multi_query always
   // counts.
   const char* grouped_query_key = nullptr;
-  const char* use_bias_key = "use_bias";  // with Bias::kUseBias
+  const char* use_bias_key = "use_bias";              // with Bias::kUseBias
+  const char* attention_bias_key = "attention_bias";  // with Bias::kAttentionByFile; default in bias_default
   const char* qkv_bias_key = nullptr;  // with Bias::kQkv: whether there are biases; default in bias_default
   const char* rope_theta_key = "rope_theta";
   const char* rope_share_key = "partial_rotary_factor";
@@ -134,14 +135,16 @@ struct Family {
   const char* ffn_key = "intermediate_size";
   // Whether config.json may have other keys for the sizes, such as n_embd for hidden_size.
   bool has_other_keys = false;
-  // Whether published folders contain code (auto_map) that computes the same as the class in transformers.
-  bool has_code = false;
+  // The class whose code published folders contain (auto_map), and which computes the same as `class_name`.
+  // Null if published folders contain no code.
+  const char* code_class = nullptr;
   absl::Span<const FixedField> fixed_fields;
   // For a family whose files list other kinds of layers too, which trainctl does not describe: the value in
   // layer_types of a layer that attends to all tokens.
   const char* full_attention_name = nullptr;
   FolderForm folder_form;
-  // The transformers class that the trainer reproduces. Null if the family can only be planned.
+  // The class that the trainer reproduces, of transformers or code_class. Null if the family can only be
+  // planned.
   const char* class_name = nullptr;
   // Null if the family cannot be trained, or if its recipes and checkpoints have the family "llama" (Qwen 2).
   const ParameterNames* names = nullptr;

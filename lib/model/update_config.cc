@@ -28,7 +28,7 @@ constexpr char kLayerTypes[] = "layer_types";
 // Keys of the same field. ToHuggingFaceConfig writes one of each row.
 const std::vector<std::vector<std::string>>& KeysOfSizes() {
   static const auto* keys = new std::vector<std::vector<std::string>>{
-      {"num_hidden_layers", "n_layer", "n_layers"},
+      {"num_hidden_layers", "n_layer", "n_layers", "num_layers"},
       {"hidden_size", "n_embd", "n_embed", "d_model"},
       {"num_attention_heads", "n_head", "n_heads"},
       {"intermediate_size", "n_inner", "ffn_dim"},

@@ -448,6 +448,27 @@ TEST(HuggingFaceConfig, TheFormsOfFalconAreToldApart) {
               HasSubstr("but must be one whose AutoModelForCausalLM is FalconForCausalLM"));
 }
 
+// Folders of these families contain the code of their class. Where transformers has one, too, it is that of
+// Llama.
+TEST(HuggingFaceConfig, ClassesOfPublishedCodeAreAccepted) {
+  const auto read = [](const char* type, const char* fields) {
+    const std::string text =
+        absl::StrReplaceAll(With(fields), {{"\"llama\"", absl::StrCat("\"", type, "\"")}});
+    return FromHuggingFaceConfig(text, "config.json");
+  };
+  for (const char* architectures : {"InternLM3ForCausalLM", "LlamaForCausalLM", "LlamaModel"}) {
+    const std::string fields = absl::StrCat(
+        R"("qkv_bias": false, "bias": false, "head_dim": 16, "architectures": [")", architectures,
+        R"("], "auto_map": {"AutoModelForCausalLM": "modeling_internlm3.InternLM3ForCausalLM"})");
+    EXPECT_TRUE(read("internlm3", fields.c_str()).ok()) << read("internlm3", fields.c_str()).status();
+  }
+  EXPECT_THAT(read("internlm3", R"("attention_bias": true)").status().ToString(),
+              HasSubstr("attention_bias"));
+  EXPECT_TRUE(AttentionOf(*read("internlm2", R"("rms_norm_eps": 1e-5)")).qkv_bias)
+      << "the default of its code";
+  EXPECT_FALSE(AttentionOf(*read("internlm2", R"("bias": false)")).out_bias);
+}
+
 TEST(HuggingFaceConfig, AGptNeoxMayRunAttentionAndMlpOneAfterTheOther) {
   const std::string text =
       absl::StrReplaceAll(With(R"("use_parallel_residual": false)"), {{"\"llama\"", "\"gpt_neox\""}});

@@ -209,6 +209,8 @@ TEST(RecipeJson, ModelsOfOtherFamiliesAreStored) {
         "model.family=gpt_neox_sequential",
         "model.family=falcon_40b",
         "model.family=falcon model.kv_heads=1",
+        "model.family=internlm2",
+        "model.family=exaone",
         "model.family=gptj model.rope_share=0.5",
         "model.family=opt model.max_position=128",
         "model.family=granitemoehybrid model.logit_multiplier=0.25",

@@ -503,7 +503,8 @@ INSTANTIATE_TEST_SUITE_P(Variants, GoldenTest,
                                          "qwen2_window", "ministral", "gemma2", "vaultgemma", "gemma3",
                                          "granite", "smollm3", "cohere", "cohere2", "exaone4", "phi", "phi3",
                                          "glm", "glm4", "gpt_neox", "gpt2", "gpt_bigcode", "gptj", "opt",
-                                         "granitemoehybrid", "gpt_neox_sequential", "falcon", "falcon_40b"),
+                                         "granitemoehybrid", "gpt_neox_sequential", "falcon", "falcon_40b",
+                                         "internlm3", "exaone", "internlm2"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
