@@ -20,8 +20,10 @@ namespace trainctl::cli {
 namespace {
 
 Json ToJson(const model::Family& family) {
-  Json json = {
-      {"model_type", family.model_type}, {"models", family.models}, {"trained", model::IsTrained(family)}};
+  Json json = {{"model_type", family.model_type},
+               {"family", NameOf(family)},
+               {"models", family.models},
+               {"trained", model::IsTrained(family)}};
   // Families that can only be planned are described as far as the planner needs it.
   if (!model::IsTrained(family)) return json;
   const model::FamilyFeatures features = model::FeaturesOf(family);
@@ -53,7 +55,7 @@ void PrintTables(bool color) {
   TextTable planned({"only planned", "models"}, {0, 1});
   for (const model::Family& family : model::Families()) {
     if (model::IsTrained(family)) {
-      trained.Add({family.model_type, family.models, model::Differences(model::FeaturesOf(family))});
+      trained.Add({NameOf(family), family.models, model::Differences(model::FeaturesOf(family))});
     } else {
       planned.Add({family.model_type, family.models});
     }

@@ -371,7 +371,7 @@ absl::Status SetLayerTypes(Architecture& spec, const std::vector<std::string>& t
   const int64_t window = WindowOf(spec);
   const bool any_window = std::find(has_window.begin(), has_window.end(), true) != has_window.end();
   if (any_window && window == 0) {
-    const Family* family = FindFamily(ModelTypeOf(spec));
+    const Family* family = FindFamilyOf(spec);
     if (family != nullptr && family->windows == Windows::kNone) {
       return UsageError(absl::StrCat("models of the family ", spec.family,
                                      " have no sliding windows; remove \"sliding_attention\""));
@@ -479,6 +479,8 @@ bool CanHaveBiases(const Family& family, const Architecture& spec) {
       return attention.qkv_bias == attention.out_bias;
     case Bias::kAll:
       return HasAllLinearBiases(spec);
+    case Bias::kMlp:
+      return !attention.qkv_bias && !attention.out_bias && mlp_bias;
     case Bias::kUseBias:
       return attention.qkv_bias == attention.out_bias && attention.qkv_bias == mlp_bias;
   }
@@ -520,10 +522,12 @@ absl::Status CheckStated(const Family& family, const Architecture& spec) {
   const bool fits_ropes = std::all_of(spec.kinds.begin(), spec.kinds.end(), [&](const Layer& layer) {
     return CanHaveRope(family, share > 0, layer.attention);
   });
-  const bool has_rope = !family.learned_positions;
+  const bool has_rope = StatesRope(family);
+  const bool can_have_kv_heads = family.has_kv_heads || (family.has_multi_query && attention.kv_heads == 1);
   const bool states_logits = family.states_multipliers || family.logit_multiplier_key != nullptr;
   const std::pair<bool, const char*> fields[] = {
-      {family.has_kv_heads || attention.kv_heads == attention.heads, "kv_heads"},
+      {can_have_kv_heads || attention.kv_heads == attention.heads, "kv_heads"},
+      {family.norm_eps_key != nullptr || spec.norm.eps == family.norm_eps, "norm_eps"},
       {fits_windows, family.windows == Windows::kAll ? "layer_types" : "sliding_window"},
       {fits_ropes, "layer_types"},
       {!spec.rope.scaling.has_value() || CanHaveScaling(family, *spec.rope.scaling), "rope_scaling"},
@@ -554,7 +558,7 @@ absl::Status CheckStated(const Family& family, const Architecture& spec) {
 
 // Every model that is trained can be exported, so its config.json must be able to describe it.
 absl::Status CheckExpressible(const Architecture& spec) {
-  const Family& family = *FindFamily(ModelTypeOf(spec));
+  const Family& family = *FindFamilyOf(spec);
   const Attention& attention = AttentionOf(spec);
   if (spec.family == "llama") {
     TRAINCTL_RETURN_IF_ERROR(CheckBiasesOfLlama(spec));

@@ -158,18 +158,27 @@ class Reader {
   std::set<std::string> seen_;
 };
 
+int64_t ReadKvHeads(Reader& reader, const Family& family, int64_t heads) {
+  const int64_t stated = reader.Int({family.kv_heads_key}, heads);
+  if (!family.has_multi_query) return stated;
+  // transformers stores the number in any case, but does not always use it.
+  const bool has_multi_query = reader.Bool("multi_query", true);
+  if (family.grouped_query_key != nullptr && reader.Bool(family.grouped_query_key, false)) return stated;
+  return has_multi_query ? 1 : heads;
+}
+
 // Returns the number of layers that the file states. Gives `spec` at least `least_layers` layers, but no more
 // than SetNumLayers allows.
 int64_t ReadSizes(Reader& reader, const Family& family, int64_t least_layers, Architecture& spec) {
-  const int64_t layers = reader.Required({"num_hidden_layers", "n_layer", "n_layers"});
+  const int64_t layers = reader.Required({"num_hidden_layers", "n_layer", "n_layers", "num_layers"});
   SetNumLayers(spec, std::max(layers, least_layers));
   spec.hidden = reader.Required({"hidden_size", "n_embd", "n_embed", "d_model"});
   Layer& layer = spec.kinds[0];  // all are alike so far
   Attention& attention = layer.attention;
   attention.heads = reader.Required({"num_attention_heads", "n_head", "n_heads"});
-  attention.kv_heads = reader.Int({"num_key_value_heads"}, attention.heads);
+  attention.kv_heads = ReadKvHeads(reader, family, attention.heads);
   spec.vocab = reader.Required({"vocab_size"});
-  int64_t usual_ffn = 0;
+  int64_t usual_ffn = family.ffn;
   if (!family.gated) {
     usual_ffn = std::min<int64_t>(reader.Int({"expansion_ratio"}, 4), 1 << 20) * spec.hidden;
   }
@@ -208,10 +217,13 @@ void ReadBiases(Reader& reader, const Family& family, Layer& layer) {
       layer.mlp.bias = reader.Bool("mlp_bias", false);
       return;
     case Bias::kAttentionByFile:
-      attention.qkv_bias = attention.out_bias = reader.Bool("attention_bias", false);
+      attention.qkv_bias = attention.out_bias = reader.Bool(family.attention_bias_key, family.bias_default);
+      return;
+    case Bias::kMlp:
+      layer.mlp.bias = true;
       return;
     case Bias::kUseBias:
-      layer.mlp.bias = reader.Bool("use_bias", reader.Bool("bias", family.bias_default));
+      layer.mlp.bias = reader.Bool(family.use_bias_key, family.bias_default);
       if (reader.Find({"no_bias"}) != nullptr) layer.mlp.bias = !reader.Bool("no_bias", true);
       attention.qkv_bias = attention.out_bias = layer.mlp.bias;
       return;
@@ -533,6 +545,20 @@ void ReadRope(Reader& reader, const Family& family, Architecture& spec) {
   }
 }
 
+// Reads the number of rotated elements, of which config.json states the fraction in other families.
+void ReadRotaryDim(Reader& reader, const Family& family, Architecture& spec) {
+  spec.rope.theta = family.rope_theta;
+  const int64_t head_dim = AttentionOf(spec).head_dim;
+  const int64_t rotary_dim = reader.Int({family.rotary_dim_key}, family.rotary_dim);
+  if (rotary_dim < 1 || rotary_dim > head_dim) {
+    return reader.Refuse(family.rotary_dim_key,
+                         absl::StrCat("a whole number from 1 to the size of a head (", head_dim, ")"));
+  }
+  spec.rope.share = static_cast<double>(rotary_dim) / static_cast<double>(head_dim);
+  // The product with the size of a head may be slightly too small, and RotatedDim truncates it.
+  if (RotatedDim(spec) < rotary_dim) spec.rope.share = std::nextafter(spec.rope.share, 1);
+}
+
 // Reads a cap of scores or logits. Null means that there is none.
 double ReadSoftcap(Reader& reader, const char* key, double fallback) {
   return reader.Number({key}, reader.Has(key) ? 0 : fallback);
@@ -569,10 +595,17 @@ void ReadMultipliers(Reader& reader, const Family& family, Architecture& spec) {
 void ReadMathematics(Reader& reader, const Family& family, Architecture& spec) {
   SetMaxPosition(
       spec, reader.Position({"max_position_embeddings", "n_positions", "max_seq_len"}, family.max_position));
-  spec.norm.eps =
-      reader.Number({family.norm_eps_key, "layer_norm_eps", "layer_norm_epsilon"}, family.norm_eps);
-  spec.init_std = reader.Number({"initializer_range"}, spec.init_std);
-  ReadRope(reader, family, spec);
+  spec.norm.eps = family.norm_eps;
+  if (family.norm_eps_key != nullptr) {
+    spec.norm.eps =
+        reader.Number({family.norm_eps_key, "layer_norm_eps", "layer_norm_epsilon"}, family.norm_eps);
+  }
+  spec.init_std = reader.Number({family.init_std_key}, spec.init_std);
+  if (family.rotary_dim_key != nullptr) {
+    ReadRotaryDim(reader, family, spec);
+  } else {
+    ReadRope(reader, family, spec);
+  }
   ReadMultipliers(reader, family, spec);
 }
 
@@ -589,21 +622,61 @@ void RefuseOtherActivations(Reader& reader, const Family& family) {
                 absl::StrCat("\"", names[0], "\" (nothing else is implemented)"));
 }
 
+// Refuses a list in which a layer does not attend to all tokens, in families without other layers.
+void RefuseOtherLayers(Reader& reader, const Family& family) {
+  const Json* types = reader.Find({"layer_types"});
+  if (family.windows != Windows::kNone && family.windows != Windows::kAll) return;
+  const char* const name = family.full_attention_name;
+  if (types == nullptr && name == nullptr) return;
+  const auto is_full = [&](const Json& type) {
+    return type == "full_attention" || (name != nullptr && type == name);
+  };
+  if (types != nullptr && types->is_array() && std::all_of(types->begin(), types->end(), is_full)) return;
+  const auto must = [](const char* type) {
+    return absl::StrCat("\"", type, "\" throughout (nothing else is implemented)");
+  };
+  if (name == nullptr) return reader.Refuse("layer_types", must("full_attention"));
+  reader.Fail("layer_types", must(name));
+}
+
+void RefuseOtherCode(Reader& reader, const Family& family) {
+  const Json* map = family.code_class != nullptr ? reader.Find({"auto_map"}) : nullptr;
+  if (map == nullptr || !map->is_object() || !map->contains("AutoModelForCausalLM")) return;
+  const Json& name = (*map)["AutoModelForCausalLM"];  // module.class
+  if (name.is_string() && absl::EndsWith(name.get<std::string>(), absl::StrCat(".", family.code_class)))
+    return;
+  reader.Refuse("auto_map", absl::StrCat("one whose AutoModelForCausalLM is ", family.code_class));
+}
+
+void RefuseOtherFixedFields(Reader& reader, const Family& family) {
+  for (const FixedField& field : family.fixed_fields) {
+    const Json* value = reader.Find({field.key});
+    if (field.value == nullptr || (value == nullptr && !field.is_required)) continue;
+    if (value != nullptr && *value == Json::parse(field.value)) continue;
+    const std::string must = absl::StrCat(field.value, " (nothing else is implemented)");
+    field.is_required ? reader.Fail(field.key, must) : reader.Refuse(field.key, must);
+  }
+}
+
+// Whether `architectures` names the class whose code published folders contain.
+bool IsOfCode(const Family& family, const Json& architectures) {
+  return family.code_class != nullptr && architectures == Json::array({family.code_class});
+}
+
 // Refuses values of fields for which the trainer's computation would differ from that of the family's class
 // in transformers.
 void RefuseOtherMathematics(Reader& reader, const Family& family) {
   const std::string head = family.class_name;
   // The name if the model was saved without its head.
   const std::string base = absl::StrReplaceAll(head, {{"ForCausalLM", "Model"}, {"LMHeadModel", "Model"}});
-  if (const Json* value = reader.Find({"architectures"}); value != nullptr && *value != Json::array() &&
-                                                          *value != Json::array({head}) &&
-                                                          *value != Json::array({base})) {
+  if (const Json* value = reader.Find({"architectures"});
+      value != nullptr && *value != Json::array() && *value != Json::array({head}) &&
+      *value != Json::array({base}) && !IsOfCode(family, *value)) {
     reader.Refuse("architectures",
                   absl::StrCat(Json::array({head}).dump(), " (nothing else is implemented)"));
   }
   RefuseOtherActivations(reader, family);
   reader.Only("qk_layernorm", false);
-  if (family.norms == NormPlaces::kParallel) reader.Only("use_parallel_residual", true);
   if (family.windows != Windows::kUpper) reader.Only("use_sliding_window", false);
   const absl::string_view type = family.model_type;
   if (type == "qwen2") {
@@ -618,15 +691,9 @@ void RefuseOtherMathematics(Reader& reader, const Family& family) {
     reader.Find({"sliding_window_pattern"});
     reader.Find({"_sliding_window_pattern"});
   }
-  const bool has_types = family.windows != Windows::kNone && family.windows != Windows::kAll;
-  if (const Json* layer_types = reader.Find({"layer_types"}); layer_types != nullptr && !has_types) {
-    const bool all_full = layer_types->is_array() &&
-                          std::count(layer_types->begin(), layer_types->end(), Json("full_attention")) ==
-                              static_cast<int64_t>(layer_types->size());
-    if (!all_full) {
-      reader.Refuse("layer_types", "\"full_attention\" throughout (nothing else is implemented)");
-    }
-  }
+  RefuseOtherLayers(reader, family);
+  RefuseOtherCode(reader, family);
+  RefuseOtherFixedFields(reader, family);
   reader.RefuseTheRest(IsNeutral);
 }
 
@@ -654,24 +721,48 @@ std::vector<std::string> ConfigModelTypes() {
   std::vector<std::string> names;
   for (const Family& family : Families()) names.emplace_back(family.model_type);
   std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
 
 std::vector<std::string> TrainedModelTypes() {
   std::vector<std::string> names;
   for (const Family& family : Families()) {
-    if (IsTrained(family)) names.emplace_back(family.model_type);
+    if (IsTrained(family) && family.name == nullptr) names.emplace_back(family.model_type);
   }
   return names;
 }
+
+namespace {
+
+// Whether a config.json states the fixed fields of a family.
+bool StatesFixedFields(const Json& config, const Family& family) {
+  return std::all_of(family.fixed_fields.begin(), family.fixed_fields.end(), [&](const FixedField& field) {
+    const auto stated = config.find(field.key);
+    const bool is_absent = stated == config.end() || stated->is_null();
+    return is_absent ? !field.is_required : field.value == nullptr || *stated == Json::parse(field.value);
+  });
+}
+
+// Returns null if the model_type is not known.
+const Family* FindFamilyIn(const Json& config) {
+  const auto type = config.find("model_type");
+  if (type == config.end() || !type->is_string()) return nullptr;
+  const Family* found = nullptr;
+  for (const Family& family : Families()) {
+    if (*type != family.model_type) continue;
+    if (family.name == nullptr || StatesFixedFields(config, family)) found = &family;
+  }
+  return found;
+}
+
+}  // namespace
 
 absl::StatusOr<ConfigModel> ReadConfigJson(absl::string_view json_text, absl::string_view what,
                                            int64_t least_layers) {
   TRAINCTL_ASSIGN_OR_RETURN(const Json config, ParseJson(json_text, what));
   if (!config.is_object()) return BadDataError(absl::StrCat(what, ": must be a JSON object"));
-  const auto type = config.find("model_type");
-  const Family* family =
-      type != config.end() && type->is_string() ? FindFamily(type->get<std::string>()) : nullptr;
+  const Family* family = FindFamilyIn(config);
   Reader reader(config, what, family != nullptr && (!IsTrained(*family) || family->has_other_keys));
   reader.Find({"model_type"});
   if (family == nullptr) {
@@ -685,7 +776,7 @@ absl::StatusOr<ConfigModel> ReadConfigJson(absl::string_view json_text, absl::st
   model.model_type = family->model_type;
   Architecture& spec = model.spec;
   const bool is_llama = IsTrained(*family) && family->names == nullptr;
-  spec.family = is_llama ? "llama" : family->model_type;
+  spec.family = is_llama ? "llama" : NameOf(*family);
   Layer& layer = spec.kinds[0];  // all are alike until experts and windows are read
   ApplyFamily(*family, spec);
   if (family->qk_norm == QkNorm::kNone && reader.Bool("qk_layernorm", false))
@@ -727,10 +818,7 @@ absl::StatusOr<Architecture> FromHuggingFaceConfig(absl::string_view json_text, 
   return model.spec;
 }
 
-std::string ModelTypeOf(const Architecture& spec) {
-  if (spec.family != "llama") return spec.family;
-  return AttentionOf(spec).qkv_bias && !AttentionOf(spec).out_bias ? "qwen2" : "llama";
-}
+std::string ModelTypeOf(const Architecture& spec) { return FindFamilyOf(spec)->model_type; }
 
 namespace {
 
@@ -738,6 +826,7 @@ void WriteBiases(const Family& family, const Architecture& spec, Json& config) {
   switch (family.bias) {
     case Bias::kNone:
     case Bias::kAll:
+    case Bias::kMlp:
       return;
     case Bias::kQkv:
       if (family.qkv_bias_key != nullptr) config[family.qkv_bias_key] = AttentionOf(spec).qkv_bias;
@@ -747,15 +836,17 @@ void WriteBiases(const Family& family, const Architecture& spec, Json& config) {
       config["mlp_bias"] = MlpOf(spec).bias;
       return;
     case Bias::kAttentionByFile:
-      config["attention_bias"] = AttentionOf(spec).qkv_bias;
+      config[family.attention_bias_key] = AttentionOf(spec).qkv_bias;
       return;
     case Bias::kUseBias:
-      config["use_bias"] = MlpOf(spec).bias;
+      config[family.use_bias_key] = MlpOf(spec).bias;
       return;
   }
 }
 
-void WriteWindows(const Family& family, const Architecture& spec, Json& config) {
+void WriteLayerTypes(const Family& family, const Architecture& spec, Json& config) {
+  if (family.full_attention_name != nullptr)
+    config["layer_types"] = std::vector<std::string>(spec.layers.size(), family.full_attention_name);
   if (family.windows == Windows::kNone) return;
   const int64_t window = WindowOf(spec);
   if (family.windows == Windows::kUpper) config["use_sliding_window"] = window > 0;
@@ -765,6 +856,12 @@ void WriteWindows(const Family& family, const Architecture& spec, Json& config) 
   for (int64_t i = 0; i < NumLayers(spec); ++i)
     types.push_back(LayerAt(spec, i).attention.window > 0 ? "sliding_attention" : "full_attention");
   config["layer_types"] = std::move(types);
+}
+
+void WriteFixedFields(const Family& family, Json& config) {
+  for (const FixedField& field : family.fixed_fields) {
+    if (field.value != nullptr) config[field.key] = Json::parse(field.value);
+  }
 }
 
 // Returns `rope_scaling`. Its fields with default values are absent, as in published files.
@@ -839,30 +936,36 @@ void WriteMultipliers(const Family& family, const Architecture& spec, Json& conf
 }  // namespace
 
 std::string ToHuggingFaceConfig(const Architecture& spec, DType dtype, const SpecialTokens& tokens) {
-  const std::string model_type = ModelTypeOf(spec);
-  const Family& family = *FindFamily(model_type);
+  const Family& family = *FindFamilyOf(spec);
   const Attention& attention = AttentionOf(spec);
   Json config = {
       {"architectures", Json::array({family.class_name})},
-      {"model_type", model_type},
+      {"model_type", family.model_type},
       {"hidden_size", spec.hidden},
       {family.ffn_key, MlpOf(spec).ffn},
       {"num_hidden_layers", NumLayers(spec)},
       {"num_attention_heads", attention.heads},
       {"vocab_size", spec.vocab},
       {"max_position_embeddings", spec.max_position},
-      {family.norm_eps_key, spec.norm.eps},
-      {"tie_word_embeddings", spec.tie_embeddings},
   };
-  if (family.has_kv_heads) config["num_key_value_heads"] = attention.kv_heads;
+  if (family.norm_eps_key != nullptr) config[family.norm_eps_key] = spec.norm.eps;
+  config["tie_word_embeddings"] = spec.tie_embeddings;
+  if (family.has_kv_heads) config[family.kv_heads_key] = attention.kv_heads;
+  if (family.grouped_query_key != nullptr) config[family.grouped_query_key] = true;
+  if (family.has_multi_query) config["multi_query"] = attention.kv_heads == 1;
   if (family.has_head_dim) config["head_dim"] = attention.head_dim;
-  WriteRope(family, spec, config);
-  WriteWindows(family, spec, config);
+  if (family.rotary_dim_key != nullptr) {
+    config[family.rotary_dim_key] = RotatedDim(spec);
+  } else {
+    WriteRope(family, spec, config);
+  }
+  WriteLayerTypes(family, spec, config);
+  WriteFixedFields(family, config);
   WriteMultipliers(family, spec, config);
   WriteBiases(family, spec, config);
   config["hidden_act"] = NamesOf(family.activation)[0];
   config[family.activation_key] = config["hidden_act"];
-  config["initializer_range"] = spec.init_std;
+  config[family.init_std_key] = spec.init_std;
   config["attention_dropout"] = 0.0;
   config["bos_token_id"] = JsonOfIds(tokens.bos);
   config["eos_token_id"] = JsonOfIds(tokens.eos);

@@ -91,6 +91,93 @@ constexpr ParameterNames kGptNeoxNames = {.embedding = "gpt_neox.embed_in",
                                           .final_norm = "gpt_neox.final_layer_norm",
                                           .head = "embed_out"};
 
+constexpr ParameterNames FalconNames() {
+  ParameterNames names = kGptNeoxNames;
+  names.embedding = "transformer.word_embeddings";
+  names.layers = "transformer.h.";
+  names.query = "self_attention.query_key_value.q";
+  names.key = "self_attention.query_key_value.k";
+  names.value = "self_attention.query_key_value.v";
+  names.attention_output = "self_attention.dense";
+  names.final_norm = "transformer.ln_f";
+  names.head = "lm_head";
+  return names;
+}
+constexpr ParameterNames kFalconNames = FalconNames();
+
+constexpr ParameterNames Falcon40bNames() {
+  ParameterNames names = kFalconNames;
+  names.attention_norm = "ln_attn";
+  names.mlp_norm = "ln_mlp";
+  return names;
+}
+constexpr ParameterNames kFalcon40bNames = Falcon40bNames();
+
+constexpr ParameterNames GptJNames() {
+  ParameterNames names = kGpt2Names;
+  names.query = "attn.q_proj";
+  names.key = "attn.k_proj";
+  names.value = "attn.v_proj";
+  names.attention_output = "attn.out_proj";
+  names.up = "mlp.fc_in";
+  names.down = "mlp.fc_out";
+  return names;
+}
+constexpr ParameterNames kGptJNames = GptJNames();
+
+constexpr ParameterNames OptNames() {
+  ParameterNames names = kLlamaNames;
+  names.embedding = "model.decoder.embed_tokens";
+  names.positions = "model.decoder.embed_positions";
+  names.layers = "model.decoder.layers.";
+  names.attention_norm = "self_attn_layer_norm";
+  names.attention_output = "self_attn.out_proj";
+  names.mlp_norm = "final_layer_norm";  // of the layer
+  names.up = "fc1";
+  names.down = "fc2";
+  names.final_norm = "model.decoder.final_layer_norm";
+  return names;
+}
+constexpr ParameterNames kOptNames = OptNames();
+
+constexpr ParameterNames InternLm2Names() {
+  ParameterNames names = kLlamaNames;
+  names.embedding = "model.tok_embeddings";
+  names.attention_norm = "attention_norm";
+  names.query = "attention.wqkv.q";
+  names.key = "attention.wqkv.k";
+  names.value = "attention.wqkv.v";
+  names.attention_output = "attention.wo";
+  names.mlp_norm = "ffn_norm";
+  names.gate = "feed_forward.w1";
+  names.up = "feed_forward.w3";
+  names.down = "feed_forward.w2";
+  names.head = "output";
+  return names;
+}
+constexpr ParameterNames kInternLm2Names = InternLm2Names();
+
+constexpr ParameterNames ExaoneNames() {
+  ParameterNames names = kGpt2Names;
+  names.query = "attn.attention.q_proj";
+  names.key = "attn.attention.k_proj";
+  names.value = "attn.attention.v_proj";
+  names.attention_output = "attn.attention.out_proj";
+  names.gate = "mlp.c_fc_0";
+  names.up = "mlp.c_fc_1";
+  return names;
+}
+constexpr ParameterNames kExaoneNames = ExaoneNames();
+
+constexpr ParameterNames GraniteMoeHybridNames() {
+  ParameterNames names = kLlamaNames;
+  names.gate = "shared_mlp.input_linear.gate";  // in folders, input_linear has both
+  names.up = "shared_mlp.input_linear.up";
+  names.down = "shared_mlp.output_linear";
+  return names;
+}
+constexpr ParameterNames kGraniteMoeHybridNames = GraniteMoeHybridNames();
+
 constexpr ParameterNames VaultGemmaNames() {
   ParameterNames names = kLlamaNames;
   names.mlp_norm = "pre_feedforward_layernorm";
@@ -210,6 +297,197 @@ constexpr Family Cohere2() {
   return family;
 }
 
+constexpr Family kGranite = {.model_type = "granite",
+                             .models = "Granite 3, dense",
+                             .bias = Bias::kByFile,
+                             .states_multipliers = true,
+                             .score_scale = ScoreScale::kMultiplier,
+                             .class_name = "GraniteForCausalLM",
+                             .names = &kLlamaNames};
+
+// Models without experts and without Mamba layers use none of the other fields.
+constexpr FixedField kGraniteMoeHybridFields[] = {
+    {"num_local_experts", "0", /*is_required=*/true},
+    {"position_embedding_type", "\"rope\"", /*is_required=*/true},
+    {"normalization_function", "\"rmsnorm\""},
+    {"intermediate_size", nullptr},  // of an expert
+    {"num_experts_per_tok", nullptr},
+    {"router_aux_loss_coef", nullptr},
+    {"output_router_logits", nullptr},
+    {"init_method", nullptr},
+    {"mamba_chunk_size", nullptr},
+    {"mamba_conv_bias", nullptr},
+    {"mamba_d_conv", nullptr},
+    {"mamba_d_head", nullptr},
+    {"mamba_d_state", nullptr},
+    {"mamba_expand", nullptr},
+    {"mamba_n_groups", nullptr},
+    {"mamba_n_heads", nullptr},
+    {"mamba_proj_bias", nullptr},
+    {"time_step_limit", nullptr},
+};
+
+constexpr Family GraniteMoeHybrid() {
+  Family family = kGranite;
+  family.model_type = "granitemoehybrid";
+  family.models = "Granite 4, dense, without Mamba layers";
+  family.bias = Bias::kAttentionByFile;
+  family.ffn = 1024;
+  family.has_head_dim = false;
+  family.ffn_key = "shared_intermediate_size";
+  family.fixed_fields = kGraniteMoeHybridFields;
+  family.full_attention_name = "attention";
+  family.folder_form = {.gate_up = "shared_mlp.input_linear"};
+  family.class_name = "GraniteMoeHybridForCausalLM";
+  family.names = &kGraniteMoeHybridNames;
+  return family;
+}
+
+constexpr Family kGpt2 = {.model_type = "gpt2",
+                          .models = "GPT-2",
+                          .gated = false,
+                          .activation = Activation::kGeluTanh,
+                          .norm = NormKind::kLayer,
+                          .bias = Bias::kAll,
+                          .tied_default = true,
+                          .learned_positions = true,
+                          .max_position = 1024,
+                          .norm_eps = 1e-5,
+                          .has_kv_heads = false,
+                          .has_head_dim = false,
+                          .norm_eps_key = "layer_norm_epsilon",
+                          .activation_key = "activation_function",
+                          .ffn_key = "n_inner",
+                          .has_other_keys = true,
+                          .folder_form = {.qkv = "attn.c_attn", .transposed = true},
+                          .class_name = "GPT2LMHeadModel",
+                          .names = &kGpt2Names};
+
+// Settings of kernels and of the key-value cache.
+constexpr FixedField kGptBigCodeFields[] = {
+    {"attention_softmax_in_fp32", nullptr}, {"scale_attention_softmax_in_fp32", nullptr},
+    {"inference_runner", nullptr},          {"validate_runner_input", nullptr},
+    {"pre_allocate_kv_cache", nullptr},     {"pad_key_length", nullptr},
+};
+
+constexpr Family GptBigCode() {
+  Family family = kGpt2;
+  family.model_type = "gpt_bigcode";
+  family.models = "StarCoder 1, SantaCoder";
+  family.has_multi_query = true;
+  family.fixed_fields = kGptBigCodeFields;
+  family.folder_form = {.qkv = "attn.c_attn", .by_kv_head = true};
+  family.class_name = "GPTBigCodeForCausalLM";
+  return family;
+}
+
+// Only the first version of the class read `rotary`.
+constexpr FixedField kGptJFields[] = {{"rotary", "true"}};
+
+constexpr Family GptJ() {
+  Family family = kGpt2;
+  family.model_type = "gptj";
+  family.models = "GPT-J";
+  family.bias = Bias::kMlp;
+  family.tied_default = false;
+  family.learned_positions = false;
+  family.norms = NormPlaces::kShared;
+  family.head_bias = true;
+  family.rope_pairs = RopePairs::kNeighbors;
+  family.max_position = 2048;
+  family.rope_share = 0.25;
+  family.rotary_dim = 64;
+  family.rotary_dim_key = "rotary_dim";
+  family.fixed_fields = kGptJFields;
+  family.folder_form = {};
+  family.class_name = "GPTJForCausalLM";
+  family.names = &kGptJNames;
+  return family;
+}
+
+constexpr FixedField kGptNeoxFields[] = {{"use_parallel_residual", "true"}};
+constexpr Family kGptNeox = {.model_type = "gpt_neox",
+                             .models = "GPT-NeoX, Pythia",
+                             .gated = false,
+                             .activation = Activation::kGelu,
+                             .norm = NormKind::kLayer,
+                             .bias = Bias::kAll,
+                             .norms = NormPlaces::kParallel,
+                             .norm_eps = 1e-5,
+                             .rope_share = 0.25,
+                             .has_kv_heads = false,
+                             .has_head_dim = false,
+                             .norm_eps_key = "layer_norm_eps",
+                             .rope_theta_key = "rotary_emb_base",
+                             .rope_share_key = "rotary_pct",
+                             .fixed_fields = kGptNeoxFields,
+                             .folder_form = {.qkv = "attention.query_key_value", .by_kv_head = true},
+                             .class_name = "GPTNeoXForCausalLM",
+                             .names = &kGptNeoxNames};
+
+constexpr FixedField kGptNeoxSequentialFields[] = {{"use_parallel_residual", "false", /*is_required=*/true}};
+constexpr Family GptNeoxSequential() {
+  Family family = kGptNeox;
+  family.name = "gpt_neox_sequential";
+  family.models = "RedPajama-INCITE, and other GPT-NeoX models with use_parallel_residual = false";
+  family.norms = NormPlaces::kBefore;
+  family.fixed_fields = kGptNeoxSequentialFields;
+  return family;
+}
+
+constexpr FixedField kFalconFields[] = {{"parallel_attn", "true"},
+                                        {"num_ln_in_parallel_attn", "1"},
+                                        {"apply_residual_connection_post_layernorm", "false"}};
+constexpr Family kFalcon = {.model_type = "falcon",
+                            .models = "Falcon 7B and 11B",
+                            .gated = false,
+                            .activation = Activation::kGelu,
+                            .norm = NormKind::kLayer,
+                            .bias = Bias::kUseBias,
+                            .tied_default = true,
+                            .norms = NormPlaces::kShared,
+                            .norm_eps = 1e-5,
+                            .has_multi_query = true,
+                            .has_head_dim = false,
+                            .norm_eps_key = "layer_norm_epsilon",
+                            .activation_key = "activation",
+                            .kv_heads_key = "num_kv_heads",
+                            .grouped_query_key = "new_decoder_architecture",
+                            .use_bias_key = "bias",
+                            .ffn_key = "ffn_hidden_size",
+                            .code_class = "FalconForCausalLM",
+                            .fixed_fields = kFalconFields,
+                            .folder_form = {.qkv = "self_attention.query_key_value", .by_kv_head = true},
+                            .class_name = "FalconForCausalLM",
+                            .names = &kFalconNames};
+
+constexpr FixedField kFalcon40bFields[] = {{"new_decoder_architecture", "true", /*is_required=*/true},
+                                           {"num_ln_in_parallel_attn", "2"},
+                                           {"parallel_attn", "true"},
+                                           {"apply_residual_connection_post_layernorm", "false"},
+                                           {"multi_query", nullptr}};
+constexpr Family Falcon40b() {
+  Family family = kFalcon;
+  family.name = "falcon_40b";
+  family.models = "Falcon 40B and 180B";
+  family.norms = NormPlaces::kParallel;
+  family.has_multi_query = false;
+  family.grouped_query_key = nullptr;
+  family.fixed_fields = kFalcon40bFields;
+  family.names = &kFalcon40bNames;
+  return family;
+}
+
+// Other names of the same biases. transformers accepts all or none.
+constexpr FixedField kInternLm3Fields[] = {
+    {"attention_bias", "false"}, {"qkv_bias", "false"}, {"mlp_bias", "false"}, {"bias", "false"}};
+
+constexpr FixedField kOptFields[] = {
+    {"do_layer_norm_before", "true"},
+    {"_remove_final_layer_norm", "false"},
+    {"layer_norm_elementwise_affine", "true"},
+};
+
 constexpr Family kFamilies[] = {
     {.model_type = "llama",
      .models = "Llama 1 to 3, and models with the same architecture",
@@ -280,18 +558,22 @@ constexpr Family kFamilies[] = {
      .rope_theta = 2000000,
      .class_name = "SmolLM3ForCausalLM",
      .names = &kLlamaNames},
-    {.model_type = "granite",
-     .models = "Granite 3, dense",
-     .bias = Bias::kByFile,
-     .states_multipliers = true,
-     .score_scale = ScoreScale::kMultiplier,
-     .class_name = "GraniteForCausalLM",
-     .names = &kLlamaNames},
+    kGranite,
+    GraniteMoeHybrid(),
     kGemma,
     Gemma2(),
     VaultGemma(),
     Gemma3(),
-    {.model_type = "internlm2", .models = "InternLM 2", .bias = Bias::kUseBias},
+    {.model_type = "internlm2",
+     .models = "InternLM 2 and 2.5",
+     .bias = Bias::kAttentionByFile,
+     .bias_default = true,
+     .has_head_dim = false,
+     .attention_bias_key = "bias",
+     .code_class = "InternLM2ForCausalLM",
+     .folder_form = {.qkv = "attention.wqkv", .by_kv_head = true},
+     .class_name = "InternLM2ForCausalLM",
+     .names = &kInternLm2Names},
     {.model_type = "phi3",
      .models = "Phi 3 to 4",
      .windows = Windows::kAll,
@@ -317,50 +599,32 @@ constexpr Family kFamilies[] = {
      .norm_eps_key = "layer_norm_eps",
      .class_name = "PhiForCausalLM",
      .names = &kPhiNames},
-    {.model_type = "gpt2",
-     .models = "GPT-2",
-     .gated = false,
-     .activation = Activation::kGeluTanh,
-     .norm = NormKind::kLayer,
-     .bias = Bias::kAll,
-     .tied_default = true,
-     .learned_positions = true,
-     .max_position = 1024,
-     .norm_eps = 1e-5,
-     .has_kv_heads = false,
-     .has_head_dim = false,
-     .norm_eps_key = "layer_norm_epsilon",
-     .activation_key = "activation_function",
-     .ffn_key = "n_inner",
-     .has_other_keys = true,
-     .folder_form = {.qkv = "attn.c_attn", .transposed = true},
-     .class_name = "GPT2LMHeadModel",
-     .names = &kGpt2Names},
-    {.model_type = "gpt_neox",
-     .models = "GPT-NeoX, Pythia",
-     .gated = false,
-     .activation = Activation::kGelu,
-     .norm = NormKind::kLayer,
-     .bias = Bias::kAll,
-     .norms = NormPlaces::kParallel,
-     .norm_eps = 1e-5,
-     .rope_share = 0.25,
-     .has_kv_heads = false,
-     .has_head_dim = false,
-     .norm_eps_key = "layer_norm_eps",
-     .rope_theta_key = "rotary_emb_base",
-     .rope_share_key = "rotary_pct",
-     .folder_form = {.qkv = "attention.query_key_value", .by_kv_head = true},
-     .class_name = "GPTNeoXForCausalLM",
-     .names = &kGptNeoxNames},
+    kGpt2,
+    GptBigCode(),
+    GptJ(),
+    kGptNeox,
+    GptNeoxSequential(),
+    kFalcon,
+    Falcon40b(),
     {.model_type = "opt",
      .models = "OPT",
      .gated = false,
+     .activation = Activation::kRelu,
      .norm = NormKind::kLayer,
      .bias = Bias::kAll,
      .tied_default = true,
      .learned_positions = true,
-     .position_offset = 2},
+     .position_offset = 2,
+     .norm_eps = 1e-5,
+     .has_kv_heads = false,
+     .has_head_dim = false,
+     .norm_eps_key = nullptr,
+     .init_std_key = "init_std",
+     .activation_key = "activation_function",
+     .ffn_key = "ffn_dim",
+     .fixed_fields = kOptFields,
+     .class_name = "OPTForCausalLM",
+     .names = &kOptNames},
     {.model_type = "bloom",
      .models = "BLOOM",
      .gated = false,
@@ -385,6 +649,26 @@ constexpr Family kFamilies[] = {
      .names = &kStarCoder2Names},
     kCohere,
     Cohere2(),
+    {.model_type = "internlm3",
+     .models = "InternLM 3",
+     .max_position = 32768,
+     .norm_eps = 1e-5,
+     .head_dim = 128,
+     .code_class = "InternLM3ForCausalLM",
+     .fixed_fields = kInternLm3Fields,
+     .class_name = "LlamaForCausalLM",
+     .names = &kLlamaNames},
+    {.model_type = "exaone",
+     .models = "EXAONE 3 and 3.5",
+     .tied_default = true,
+     .norm_eps = 1e-5,
+     .has_head_dim = false,
+     .norm_eps_key = "layer_norm_epsilon",
+     .activation_key = "activation_function",
+     .has_other_keys = true,
+     .code_class = "ExaoneForCausalLM",
+     .class_name = "ExaoneForCausalLM",
+     .names = &kExaoneNames},
     {.model_type = "exaone4",
      .models = "EXAONE 4",
      .qk_norm = QkNorm::kHead,
@@ -479,11 +763,17 @@ void AddDefaultLayerTypes(const Family& family, Architecture& spec) {
 
 absl::Span<const Family> Families() { return kFamilies; }
 
-const Family* FindFamily(absl::string_view model_type) {
+const Family* FindFamily(absl::string_view name) {
   for (const Family& family : kFamilies) {
-    if (model_type == family.model_type) return &family;
+    if (name == NameOf(family)) return &family;
   }
   return nullptr;
+}
+
+const Family* FindFamilyOf(const Architecture& spec) {
+  const Attention& attention = AttentionOf(spec);
+  const bool is_qwen2 = spec.family == "llama" && attention.qkv_bias && !attention.out_bias;
+  return FindFamily(is_qwen2 ? "qwen2" : spec.family);
 }
 
 void ApplyFamily(const Family& family, Architecture& spec) {
@@ -509,9 +799,10 @@ Architecture BaseOfFamily(absl::string_view name) {
   Architecture spec;
   if (name == spec.family) return spec;
   const Family& family = *FindFamily(name);
-  spec.family = family.model_type;
+  spec.family = NameOf(family);
   ApplyFamily(family, spec);
   if (family.bias == Bias::kAll) SetAllLinearBiases(spec, true);
+  if (family.bias == Bias::kMlp) SetEach(spec, &Mlp::bias, true);
   spec.tie_embeddings = family.tied_default;
   SetMaxPosition(spec, family.max_position);
   spec.norm.eps = family.norm_eps;
@@ -533,7 +824,7 @@ bool StatesRopeShare(const Family& family) { return family.states_rope_share || 
 std::vector<std::string> NamedFamilies() {
   std::vector<std::string> families;
   for (const Family& family : kFamilies) {
-    if (family.names != nullptr) families.emplace_back(family.model_type);
+    if (family.names != nullptr) families.emplace_back(NameOf(family));
   }
   return families;
 }

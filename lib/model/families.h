@@ -23,7 +23,8 @@ enum class Bias : uint8_t {
   kAll,              // all, unless attention_bias (or OPT's enable_bias) is false
   kByFile,           // those of attention if attention_bias is true, and of the MLP if mlp_bias is true
   kAttentionByFile,  // all projections of attention if attention_bias is true; none of the MLP
-  kUseBias           // all or none, by use_bias, bias or no_bias (see Family::bias_default)
+  kMlp,              // those of the MLP
+  kUseBias           // all or none, by Family::use_bias_key or no_bias
 };
 
 // The layers that use a sliding window, as in transformers' modeling_<family>.py.
@@ -51,10 +52,20 @@ enum class ScoreScale : uint8_t {
   kMultiplier      // attention_multiplier
 };
 
+// A field of config.json with a single value that trainctl computes.
+struct FixedField {
+  const char* key;
+  const char* value;         // as JSON; null if the family's class computes the same with every value
+  bool is_required = false;  // whether an absent field means another value; such models cannot be planned
+};
+
 // The values come from modeling_*.py and configuration_*.py in huggingface/transformers.
 struct Family {
   const char* model_type;
   const char* models;  // published models of the family, such as "Qwen 3, dense"
+  // The family's name in recipes and checkpoints, if another family has its model_type. A config.json with
+  // that model_type belongs to the family whose fixed_fields it states. Null if the name is the model_type.
+  const char* name = nullptr;
   bool gated = true;
   kernels::Activation activation = kernels::Activation::kSiLU;
   NormKind norm = NormKind::kRms;
@@ -94,9 +105,12 @@ struct Family {
   double attention_softcap = 0;        // attn_logit_softcapping
   double logit_softcap = 0;            // final_logit_softcapping
   double logit_multiplier = 1;
-  int64_t head_dim = 0;      // 0 for hidden size / heads
-  bool has_kv_heads = true;  // whether config.json can state num_key_value_heads
-  bool has_head_dim = true;  // whether config.json can state a head_dim other than hidden size / heads
+  int64_t head_dim = 0;          // 0 for hidden size / heads
+  int64_t ffn = 0;               // 0 if the field is required or, in families without a gate, 4 * hidden size
+  int64_t rotary_dim = 0;        // with rotary_dim_key
+  bool has_kv_heads = true;      // whether config.json can state num_key_value_heads
+  bool has_multi_query = false;  // whether multi_query (one key-value head, the default) replaces that field
+  bool has_head_dim = true;      // whether config.json can state a head_dim other than hidden size / heads
   // Whether config.json can state these fields:
   bool states_rope_share = false;  // partial_rotary_factor; true as well if the default is not 1
   bool states_attention_softcap = false;
@@ -104,17 +118,35 @@ struct Family {
   bool states_multipliers = false;  // embedding_multiplier, residual_multiplier, logits_scaling
   ScoreScale score_scale = ScoreScale::kHeadDim;
   // Keys of config.json.
-  const char* norm_eps_key = "rms_norm_eps";
+  const char* norm_eps_key = "rms_norm_eps";  // null if config.json cannot state it
+  const char* init_std_key = "initializer_range";
   const char* activation_key = "hidden_act";  // takes precedence over hidden_act
+  const char* kv_heads_key = "num_key_value_heads";
+  // A field that must be true for kv_heads_key to count instead of multi_query; null if multi_query always
+  // counts.
+  const char* grouped_query_key = nullptr;
+  const char* use_bias_key = "use_bias";              // with Bias::kUseBias
+  const char* attention_bias_key = "attention_bias";  // with Bias::kAttentionByFile; default in bias_default
   const char* qkv_bias_key = nullptr;  // with Bias::kQkv: whether there are biases; default in bias_default
   const char* rope_theta_key = "rope_theta";
   const char* rope_share_key = "partial_rotary_factor";
+  // The number of elements of each head that RoPE rotates. A config.json with this field states nothing else
+  // about RoPE.
+  const char* rotary_dim_key = nullptr;
   const char* logit_multiplier_key = nullptr;  // if the logits are multiplied by a field of config.json
   const char* ffn_key = "intermediate_size";
   // Whether config.json may have other keys for the sizes, such as n_embd for hidden_size.
   bool has_other_keys = false;
+  // The class whose code published folders contain (auto_map), and which computes the same as `class_name`.
+  // Null if published folders contain no code.
+  const char* code_class = nullptr;
+  absl::Span<const FixedField> fixed_fields;
+  // For a family whose files list other kinds of layers too, which trainctl does not describe: the value in
+  // layer_types of a layer that attends to all tokens.
+  const char* full_attention_name = nullptr;
   FolderForm folder_form;
-  // The transformers class that the trainer reproduces. Null if the family can only be planned.
+  // The class that the trainer reproduces, of transformers or code_class. Null if the family can only be
+  // planned.
   const char* class_name = nullptr;
   // Null if the family cannot be trained, or if its recipes and checkpoints have the family "llama" (Qwen 2).
   const ParameterNames* names = nullptr;
@@ -126,8 +158,15 @@ inline constexpr int64_t kNoRopeLayerInterval = 4;
 absl::Span<const Family> Families();
 // Returns whether this version trains the family. Other families can only be planned, for other trainers.
 inline bool IsTrained(const Family& family) { return family.class_name != nullptr; }
-// Returns null if the family is not known.
-const Family* FindFamily(absl::string_view model_type);
+inline const char* NameOf(const Family& family) {
+  return family.name != nullptr ? family.name : family.model_type;
+}
+// Returns the family with this name, or null if it is not known.
+const Family* FindFamily(absl::string_view name);
+// Returns the family whose config.json describes the model. This is the family that Architecture::family
+// names, or Qwen 2 for a "llama" with biases on queries, keys and values only. Returns null if it is not
+// known.
+const Family* FindFamilyOf(const Architecture& spec);
 
 // Sets the fields that the family determines, in all layers. Does not change fields that config.json or a
 // recipe states.
@@ -140,6 +179,10 @@ Architecture BaseOfFamily(absl::string_view name);
 
 // Returns whether config.json can state the fraction of each head that RoPE rotates.
 bool StatesRopeShare(const Family& family);
+// Returns whether config.json can state the base and the scaling of RoPE.
+inline bool StatesRope(const Family& family) {
+  return !family.learned_positions && family.rotary_dim_key == nullptr;
+}
 
 // Returns the families that a recipe can name in `model.family`.
 std::vector<std::string> NamedFamilies();

@@ -117,6 +117,8 @@ std::string BiasesOf(const Family& family) {
       return "optional biases";
     case Bias::kAttentionByFile:
       return "optional biases of attention";
+    case Bias::kMlp:
+      return absl::StrCat("biases of the MLP", head);
     case Bias::kUseBias:
       return absl::StrCat(family.bias_default ? "" : "optional ", "biases of all projections");
   }

@@ -50,7 +50,8 @@ std::string ModelsPage() {
   std::string page = kHead;
   for (const Family& family : Families()) {
     if (!IsTrained(family)) continue;
-    absl::StrAppend(&page, "| `", family.model_type, "` | ", family.models, " | ",
+    const std::string name = family.name == nullptr ? "" : absl::StrCat(" (`", family.name, "` in recipes)");
+    absl::StrAppend(&page, "| `", family.model_type, "`", name, " | ", family.models, " | ",
                     Differences(FeaturesOf(family)), " |\n");
   }
   page += kPlannedHead;

@@ -147,10 +147,21 @@ constexpr NeutralValue kNeutralValues[] = {
 
 // Probabilities of dropout. Weights and outputs do not depend on them, and trainctl trains without dropout.
 constexpr absl::string_view kDropouts[] = {
-    "attention_dropout",  "hidden_dropout",   "hidden_dropout_prob", "attention_probs_dropout_prob",
-    "attn_dropout_prob",  "emb_dropout_prob", "resid_pdrop",         "embd_pdrop",
-    "attn_pdrop",         "resid_dropout",    "residual_dropout",    "embedding_dropout",
-    "activation_dropout", "dropout",
+    "attention_dropout",
+    "hidden_dropout",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "attn_dropout_prob",
+    "emb_dropout_prob",
+    "resid_pdrop",
+    "embd_pdrop",
+    "attn_pdrop",
+    "resid_dropout",
+    "residual_dropout",
+    "embedding_dropout",
+    "embed_dropout",
+    "activation_dropout",
+    "dropout",
 };
 
 bool IsDropoutName(const std::string& name) {

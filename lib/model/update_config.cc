@@ -29,7 +29,7 @@ constexpr char kLayerTypes[] = "layer_types";
 // Keys of the same field. ToHuggingFaceConfig writes one of each row.
 const std::vector<std::vector<std::string>>& KeysOfSizes() {
   static const auto* keys = new std::vector<std::vector<std::string>>{
-      {"num_hidden_layers", "n_layer", "n_layers"},
+      {"num_hidden_layers", "n_layer", "n_layers", "num_layers"},
       {"hidden_size", "n_embd", "n_embed", "d_model"},
       {"num_attention_heads", "n_head", "n_heads"},
       {"intermediate_size", "n_inner", "ffn_dim"},
@@ -201,7 +201,7 @@ std::optional<std::string> UpdateConfig(absl::string_view config_json, const Arc
   constexpr char kWhat[] = "config.json";
   const absl::StatusOr<Architecture> described = FromHuggingFaceConfig(config_json, kWhat);
   const absl::StatusOr<SpecialTokens> special = ReadSpecialTokens(config_json, kWhat);
-  if (!described.ok() || !special.ok() || ModelTypeOf(*described) != ModelTypeOf(spec)) return std::nullopt;
+  if (!described.ok() || !special.ok() || FindFamilyOf(*described) != FindFamilyOf(spec)) return std::nullopt;
   Updater updater(config_json, Json::parse(ToHuggingFaceConfig(*described, dtype, tokens)),
                   Json::parse(ToHuggingFaceConfig(spec, dtype, tokens)));
   updater.SetTokens(*special, tokens);

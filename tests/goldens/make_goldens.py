@@ -7,6 +7,7 @@ them) and a golden.safetensors beside them. README.md says what is in it and wha
 """
 
 import argparse
+import json
 import math
 import os
 import pathlib
@@ -18,7 +19,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import torch
 import torch.nn.functional as F
 import transformers
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 HERE = pathlib.Path(__file__).parent
@@ -138,6 +139,54 @@ VARIANTS = {
                                partial_rotary_factor=0.75, rope_theta=100.0, original_max_position_embeddings=6,
                                rope_scaling=dict(type="longrope", short_factor=[1.0, 1.5, 2.0],
                                                  long_factor=[1.25, 2.0, 3.5])),
+    # The same without transposed matrices, and one key-value head.
+    "gpt_bigcode": dict(family="gpt_bigcode", num_key_value_heads=ABSENT, head_dim=ABSENT, rms_norm_eps=ABSENT,
+                        intermediate_size=ABSENT, rope_theta=ABSENT, n_inner=28, layer_norm_epsilon=1e-5,
+                        tie_word_embeddings=True, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0),
+    # Attention and MLP run in parallel after one LayerNorm; half of each head rotated, neighboring pairs; biases of the
+    # MLP and of the head.
+    "gptj": dict(family="gptj", num_key_value_heads=ABSENT, head_dim=ABSENT, hidden_size=32, rms_norm_eps=ABSENT,
+                 intermediate_size=ABSENT, rope_theta=ABSENT, n_inner=28, layer_norm_epsilon=1e-5, rotary_dim=4),
+    # Learned positions with two unused rows before them, ReLU.
+    "opt": dict(family="opt", num_key_value_heads=ABSENT, head_dim=ABSENT, rms_norm_eps=ABSENT, intermediate_size=ABSENT,
+                rope_theta=ABSENT, ffn_dim=28, tie_word_embeddings=True, dropout=0.0, packed=True, batch=3, seq_len=24),
+    # Granite without experts and Mamba layers: gate and up in one tensor.
+    "granitemoehybrid": dict(family="granitemoehybrid", num_key_value_heads=2, head_dim=ABSENT,
+                             intermediate_size=ABSENT, shared_intermediate_size=28, num_local_experts=0,
+                             layer_types=["attention", "attention"], position_embedding_type="rope",
+                             mamba_n_heads=4, mamba_expand=1, embedding_multiplier=3.0, residual_multiplier=0.3,
+                             attention_multiplier=0.2, logits_scaling=4.0),
+    # Attention and MLP run one after the other.
+    "gpt_neox_sequential": dict(family="gpt_neox", num_key_value_heads=ABSENT, head_dim=ABSENT, hidden_size=32,
+                                rope_theta=ABSENT, rms_norm_eps=ABSENT, layer_norm_eps=1e-5,
+                                use_parallel_residual=False),
+    # Attention and MLP run in parallel after one LayerNorm; one key-value head; GELU; no biases.
+    "falcon": dict(family="falcon", num_key_value_heads=ABSENT, head_dim=ABSENT, intermediate_size=ABSENT,
+                   ffn_hidden_size=28, rms_norm_eps=ABSENT, layer_norm_epsilon=1e-5, tie_word_embeddings=True),
+    # Separate norms; one tensor has, for each key-value head, its queries, key and value.
+    "falcon_40b": dict(family="falcon", num_key_value_heads=ABSENT, head_dim=ABSENT, intermediate_size=ABSENT,
+                       ffn_hidden_size=28, rms_norm_eps=ABSENT, layer_norm_epsilon=1e-5, tie_word_embeddings=True,
+                       new_decoder_architecture=True, num_kv_heads=2, bias=True),
+    "internlm3": dict(family="internlm3", num_key_value_heads=2, head_dim=6),
+    # Llama under the names of PUBLISHED.
+    "exaone": dict(num_key_value_heads=2, published="exaone"),
+    "internlm2": dict(num_key_value_heads=2, attention_bias=True, published="internlm2"),
+}
+
+# Families that compute what Llama does, but that the library lacks: the fields of their published config.json that Llama
+# has under other names or lacks, and the names of tensors.
+PUBLISHED = {
+    "exaone": dict(
+        config=dict(model_type="exaone", architectures=["ExaoneForCausalLM"], num_layers="num_hidden_layers",
+                    layer_norm_epsilon="rms_norm_eps", activation_function="hidden_act", embed_dropout=0.0),
+        names={"model.embed_tokens": "transformer.wte", "model.layers": "transformer.h", "model.norm": "transformer.ln_f",
+               "input_layernorm": "ln_1", "post_attention_layernorm": "ln_2", "self_attn.o_proj": "attn.attention.out_proj",
+               "self_attn": "attn.attention", "gate_proj": "c_fc_0", "up_proj": "c_fc_1", "down_proj": "c_proj"}),
+    "internlm2": dict(
+        config=dict(model_type="internlm2", architectures=["InternLM2ForCausalLM"], bias="attention_bias"),
+        names={"embed_tokens": "tok_embeddings", "lm_head": "output", "input_layernorm": "attention_norm",
+               "post_attention_layernorm": "ffn_norm", "self_attn.o_proj": "attention.wo", "self_attn": "attention",
+               "mlp.gate_proj": "feed_forward.w1", "mlp.up_proj": "feed_forward.w3", "mlp.down_proj": "feed_forward.w2"}),
 }
 
 
@@ -211,11 +260,11 @@ def check_documents_alone(model, data):
 
 
 def is_norm(name):
-    return re.search(r"(norm|\.ln_\w)\.weight$", name) is not None
+    return re.search(r"(norm|\.ln_\w+)\.weight$", name) is not None
 
 
 def decays(name):
-    is_embedding = re.search(r"(embed_tokens|embed_in|wte|wpe)\.weight$", name) is not None
+    is_embedding = re.search(r"(embed_tokens|embed_positions|embed_in|word_embeddings|wte|wpe)\.weight$", name) is not None
     return not (is_norm(name) or name.endswith(".bias") or is_embedding)
 
 
@@ -236,8 +285,36 @@ def train(model, data):
     return losses, norms
 
 
+def as_published(family, tensors, config):
+    """The tensors of a Llama under a family's names, in the order of the names."""
+    renamed = {}
+    for name, tensor in tensors.items():
+        for of_llama, of_family in PUBLISHED[family]["names"].items():
+            name = name.replace(of_llama, of_family)
+        renamed[name] = tensor
+    if family == "internlm2":  # one tensor has, for each key-value head, its queries, key and value
+        for name in [name for name in renamed if "attention.q_proj." in name]:
+            q, k, v = (renamed.pop(name.replace("q_proj", part)) for part in ("q_proj", "k_proj", "v_proj"))
+            heads = [part.view(config.num_key_value_heads, -1, *part.shape[1:]) for part in (q, k, v)]
+            renamed[name.replace("q_proj", "wqkv")] = torch.cat(heads, dim=1).flatten(0, 1)
+    return dict(sorted(renamed.items()))
+
+
+def publish(family, folder, config):
+    """Replaces the folder of a Llama by one as the family publishes it."""
+    weights = folder / "model.safetensors"
+    save_file(as_published(family, load_file(weights), config), weights, metadata={"format": "pt"})
+    fields = json.loads((folder / "config.json").read_text())
+    for key, value in PUBLISHED[family]["config"].items():
+        fields[key] = fields.pop(value) if isinstance(value, str) and key != "model_type" else value
+    for key in ("mlp_bias", "attention_bias", "head_dim"):  # the family has none
+        fields.pop(key, None)
+    (folder / "config.json").write_text(json.dumps(fields, indent=2, sort_keys=True) + "\n")
+
+
 def make(name, options, out):
     options = dict(options)
+    published = options.pop("published", None)
     batch, seq_len = options.pop("batch", 4), options.pop("seq_len", 16)
     packed = options.pop("packed", False)
     generator = torch.Generator().manual_seed(1234 + list(VARIANTS).index(name))
@@ -245,6 +322,8 @@ def make(name, options, out):
     folder = out / name
     model.save_pretrained(folder, safe_serialization=True)
     (folder / "generation_config.json").unlink(missing_ok=True)
+    if published is not None:
+        publish(published, folder, model.config)
     data = make_batches(STEPS, batch, seq_len, model.config.vocab_size, packed, generator)
     if packed:
         check_documents_alone(model, data)
@@ -257,10 +336,12 @@ def make(name, options, out):
     golden["logit_rows"] = rows.to(torch.int32)
     golden["logits"] = logits.detach().flatten(0, 1)[rows]
     golden["loss"] = loss.detach().double().reshape(1)
-    for parameter_name, parameter in model.named_parameters():
-        if options.get("family") == "gpt_neox" and parameter_name == "lm_head.weight":
-            parameter_name = "embed_out.weight"  # as in the folder
-        golden["gradient/" + parameter_name] = parameter.grad.clone()
+    gradients = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+    if options.get("family") == "gpt_neox":
+        gradients["embed_out.weight"] = gradients.pop("lm_head.weight")  # as in the folder
+    if published is not None:
+        gradients = as_published(published, gradients, model.config)
+    golden.update({"gradient/" + parameter_name: gradient for parameter_name, gradient in gradients.items()})
     losses, norms = train(model, data)
     assert losses[0] == loss.item() and all(map(math.isfinite, losses))
     golden["losses"] = torch.tensor(losses, dtype=torch.float64)

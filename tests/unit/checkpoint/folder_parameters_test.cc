@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <string>
@@ -14,8 +15,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/files.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/model_weights.h"
+#include "model/config_json.h"
 #include "model/folder_form.h"
 #include "tests/unit/checkpoint/checkpoint_test_util.h"
 
@@ -371,6 +374,61 @@ TEST(FolderParameters, HeadsWithOneQueryEachAreStoredInTurn) {
   for (size_t i = 0; i < of.parameters.size(); ++i) {
     for (const layout::Box& box : BoxesOf(of.parameters[i])) ExpectValues(of, *folder, i, box);
   }
+}
+
+// Reads a tensor of a folder.
+std::vector<std::byte> BytesOf(const ModelFolder& folder, const ModelTensor& tensor) {
+  std::vector<std::byte> bytes(static_cast<size_t>(tensor.num_bytes));
+  EXPECT_TRUE(folder.Read(tensor, 0, absl::MakeSpan(bytes)).ok());
+  return bytes;
+}
+
+// Folders of tests/goldens are as save_pretrained of transformers writes them, one for each family.
+TEST(FolderParameters, FoldersOfTransformersAreWrittenAsTheyWere) {
+  int folders = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(TRAINCTL_SOURCE_DIR "/tests/goldens")) {
+    if (!entry.is_directory()) continue;
+    ++folders;
+    const std::string path = entry.path().string();
+    const absl::StatusOr<std::string> config = ReadFile(path + "/config.json");
+    ASSERT_TRUE(config.ok()) << config.status();
+    const absl::StatusOr<model::Architecture> spec = model::FromHuggingFaceConfig(*config, path);
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    const absl::StatusOr<ModelFolder> folder = ModelFolder::Open(path);
+    ASSERT_TRUE(folder.ok()) << folder.status();
+    const std::vector<model::Parameter> parameters = model::Inventory(*spec);
+    const absl::Status checked = CheckWeights(path, *folder, parameters);
+    ASSERT_TRUE(checked.ok()) << checked;
+    std::vector<std::vector<std::byte>> values;
+    for (const model::Parameter& parameter : parameters) {
+      std::vector<std::byte>& all = values.emplace_back();
+      const absl::Status read =
+          ReadParameter(*folder, parameter, layout::WholeBox(parameter.shape), [&](const ReadElements& part) {
+            all.insert(all.end(), part.bytes.begin(), part.bytes.end());
+            return absl::OkStatus();
+          });
+      ASSERT_TRUE(read.ok()) << read;
+    }
+    TempFolder temp;
+    const absl::Status written = WriteParameters(
+        temp.path(), parameters, DType::kF32,
+        [&](int parameter, int64_t begin, absl::Span<std::byte> bytes) {
+          std::memcpy(bytes.data(), values[static_cast<size_t>(parameter)].data() + 4 * begin, bytes.size());
+          return absl::OkStatus();
+        },
+        int64_t{1} << 30);
+    ASSERT_TRUE(written.ok()) << written;
+    const absl::StatusOr<ModelFolder> copy = ModelFolder::Open(temp.path());
+    ASSERT_TRUE(copy.ok()) << copy.status();
+    EXPECT_EQ(copy->tensors().size(), folder->tensors().size()) << path;
+    for (const ModelTensor& tensor : folder->tensors()) {
+      const ModelTensor* same = copy->Find(tensor.name);
+      ASSERT_NE(same, nullptr) << path << ": " << tensor.name;
+      EXPECT_EQ(same->shape, tensor.shape) << tensor.name;
+      EXPECT_EQ(BytesOf(*copy, *same), BytesOf(*folder, tensor)) << path << ": " << tensor.name;
+    }
+  }
+  EXPECT_GE(folders, 40);
 }
 
 TEST(FolderParameters, PiecesBeyondTheTensorAreRefused) {

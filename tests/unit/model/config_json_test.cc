@@ -107,6 +107,32 @@ constexpr Published kPublished[] = {
      R"({"model_type": "gemma", "hidden_size": 3072, "intermediate_size": 24576, "num_hidden_layers": 28,
          "num_attention_heads": 16, "num_key_value_heads": 16, "head_dim": 256, "vocab_size": 256000})",
      8537680896, 0},
+    {"EleutherAI/gpt-j-6b",
+     R"({"model_type": "gptj", "n_embd": 4096, "n_layer": 28, "n_head": 16, "n_positions": 2048,
+         "rotary": true, "rotary_dim": 64, "vocab_size": 50400, "tie_word_embeddings": false})",
+     6050882784, 0},
+    {"bigcode/starcoder",
+     R"({"model_type": "gpt_bigcode", "n_embd": 6144, "n_layer": 40, "n_head": 48, "n_inner": 24576,
+         "n_positions": 8192, "vocab_size": 49152, "multi_query": true})",
+     15517456384, 0},
+    {"tiiuae/falcon-7b",
+     R"({"model_type": "falcon", "hidden_size": 4544, "num_hidden_layers": 32, "num_attention_heads": 71,
+         "vocab_size": 65024, "multi_query": true, "new_decoder_architecture": false, "parallel_attn": true,
+         "bias": false})",
+     6921720704, 0},
+    {"LGAI-EXAONE/EXAONE-3.0-7.8B-Instruct",
+     R"({"model_type": "exaone", "hidden_size": 4096, "intermediate_size": 14336, "num_layers": 32,
+         "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 102400,
+         "layer_norm_epsilon": 1e-05, "embed_dropout": 0.0, "rope_theta": 500000.0,
+         "tie_word_embeddings": false, "auto_map": {"AutoConfig": "configuration_exaone.ExaoneConfig",
+         "AutoModelForCausalLM": "modeling_exaone.ExaoneForCausalLM"}})",
+     7818448896, 0},
+    {"internlm/internlm2-7b",
+     R"({"model_type": "internlm2", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+         "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 92544, "bias": false,
+         "tie_word_embeddings": false, "auto_map": {"AutoConfig": "configuration_internlm2.InternLM2Config",
+         "AutoModelForCausalLM": "modeling_internlm2.InternLM2ForCausalLM"}})",
+     7737708544, 0},
 };
 
 TEST(ConfigJson, HasThePublishedNumberOfParameters) {
@@ -174,10 +200,38 @@ constexpr Tiny kTiny[] = {
     {kSizes, R"("model_type": "gpt_oss", "num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 12,
           "tie_word_embeddings": false)",
      172152},
+    {"", R"("model_type": "falcon", "hidden_size": 48, "ffn_hidden_size": 80, "num_hidden_layers": 3,
+          "num_attention_heads": 4, "vocab_size": 97)",
+     45360},
+    {"", R"("model_type": "falcon", "hidden_size": 48, "ffn_hidden_size": 80, "num_hidden_layers": 3,
+          "num_attention_heads": 4, "vocab_size": 97, "multi_query": false)",
+     55728},
+    {"", R"("model_type": "falcon", "hidden_size": 48, "ffn_hidden_size": 80, "num_hidden_layers": 3,
+          "num_attention_heads": 4, "vocab_size": 97, "new_decoder_architecture": true, "num_kv_heads": 2,
+          "num_ln_in_parallel_attn": 1)",
+     48816},
+    {"", R"("model_type": "falcon", "hidden_size": 48, "ffn_hidden_size": 80, "num_hidden_layers": 3,
+          "num_attention_heads": 4, "vocab_size": 97, "new_decoder_architecture": true, "num_kv_heads": 2,
+          "bias": true)",
+     49920},
+    {"", R"("model_type": "gpt_bigcode", "vocab_size": 97, "n_embd": 48, "n_layer": 3, "n_head": 4,
+          "n_positions": 64, "tie_word_embeddings": true)",
+     82056},
+    {"", R"("model_type": "gpt_bigcode", "vocab_size": 97, "n_embd": 48, "n_layer": 3, "n_head": 4,
+          "n_positions": 64, "multi_query": false, "tie_word_embeddings": true)",
+     92640},
+    {"", R"("model_type": "gptj", "vocab_size": 97, "n_embd": 48, "n_layer": 3, "n_head": 4, "n_positions":
+          64, "rotary_dim": 4, "tie_word_embeddings": false)",
+     93457},
     {kSizes, R"("model_type": "granite", "tie_word_embeddings": false)", 64944},
+    {kSizes, R"("model_type": "granitemoehybrid", "shared_intermediate_size": 80, "num_local_experts": 0,
+          "layer_types": ["attention", "attention", "attention"], "position_embedding_type": "rope",
+          "tie_word_embeddings": false)",
+     64944},
     {kSizes, R"("model_type": "granite", "attention_bias": true, "mlp_bias": true, "tie_word_embeddings":
           false)",
      66000},
+    {kSizes, R"("model_type": "internlm3", "head_dim": 12, "tie_word_embeddings": false)", 64944},
     {kSizes, R"("model_type": "llama", "tie_word_embeddings": false)", 64944},
     {kSizes, R"("model_type": "llama", "attention_bias": true, "mlp_bias": true, "tie_word_embeddings":
           false)",
@@ -285,11 +339,11 @@ TEST(ConfigJson, NormsAndLayersBeyondTheUsualAreRead) {
   for (const Published& published : kPublished) {
     const Architecture spec = ReadConfigJson(published.config, "config.json")->spec;
     EXPECT_EQ(spec.mtp_layers, absl::string_view(published.name) == "deepseek-ai/DeepSeek-V3" ? 1 : 0);
-    const bool is_parallel = NormPlacesOf(spec) == NormPlaces::kParallel;
-    EXPECT_EQ(is_parallel, spec.family == "gpt_neox") << published.name;
-    if (!is_parallel) {
-      EXPECT_EQ(NormPlacesOf(spec), NormPlaces::kBefore) << published.name;
-    }
+    const bool has_shared = spec.family == "gptj" || spec.family == "falcon";
+    EXPECT_EQ(NormPlacesOf(spec), spec.family == "gpt_neox" ? NormPlaces::kParallel
+                                  : has_shared              ? NormPlaces::kShared
+                                                            : NormPlaces::kBefore)
+        << published.name;
   }
 }
 
@@ -313,7 +367,7 @@ TEST(ConfigJson, TrainingRefusesWhatTheTrainerLacks) {
                   HasSubstr(absl::StrCat("model.family = \"", model->model_type, "\" (model_type)")));
     }
   }
-  EXPECT_EQ(trained, 7);
+  EXPECT_EQ(trained, 13);
   const absl::Status mixtral = FromHuggingFaceConfig(kPublished[4].config, "config.json").status();
   EXPECT_THAT(std::string(mixtral.message()), HasSubstr("routed experts (num_experts, num_local_experts"));
 }
@@ -321,6 +375,7 @@ TEST(ConfigJson, TrainingRefusesWhatTheTrainerLacks) {
 TEST(ConfigJson, DropoutsThatAreOnAreListed) {
   constexpr char kFormat[] = R"({"model_type": "$0", "hidden_size": 64, "intermediate_size": 96,
       "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100, "n_positions": 8,
+      "num_local_experts": 0, "position_embedding_type": "rope", "layer_types": ["attention", "attention"],
       "resid_pdrop": 0.0, "attention_dropout": 0.1, "embd_pdrop": null, "residual_dropout": 0.25})";
   const auto dropouts = [&](const char* type) {
     return ReadConfigJson(absl::Substitute(kFormat, type), "config.json")->dropouts;

@@ -83,12 +83,13 @@ TEST(HuggingFaceConfig, EveryFamilySurvivesTheRoundTrip) {
       SetEach(spec, &Attention::kv_heads, family.has_kv_heads ? 2 : 4);
       SetEach(spec, &Attention::head_dim, family.has_head_dim ? 24 : 16);
       SetEach(spec, &Mlp::ffn, 96);
-      SetEach(spec, &Attention::qkv_bias, has_biases && family.bias != Bias::kNone);
-      SetEach(spec, &Attention::out_bias,
-              has_biases && family.bias != Bias::kNone && family.bias != Bias::kQkv);
-      SetEach(spec, &Mlp::bias,
-              has_biases && (family.bias == Bias::kByFile || family.bias == Bias::kUseBias));
-      if (family.bias == Bias::kAll) SetAllLinearBiases(spec, true);
+      if (family.bias != Bias::kAll && family.bias != Bias::kMlp) {
+        SetEach(spec, &Attention::qkv_bias, has_biases && family.bias != Bias::kNone);
+        SetEach(spec, &Attention::out_bias,
+                has_biases && family.bias != Bias::kNone && family.bias != Bias::kQkv);
+        SetEach(spec, &Mlp::bias,
+                has_biases && (family.bias == Bias::kByFile || family.bias == Bias::kUseBias));
+      }
       if (family.windows == Windows::kAll) SetWindow(spec, has_biases ? 32 : 0);
       if (family.windows == Windows::kUpper || family.windows == Windows::kListed)
         SetWindows(spec, has_biases ? 32 : 0, std::vector<bool>(12, has_biases));
@@ -510,6 +511,159 @@ TEST(HuggingFaceConfig, ListsAndTablesByLayerAreReadOrRefused) {
   EXPECT_THAT(error("gemma3_text", R"("query_pre_attn_scalar": 0)"),
               HasSubstr("field 'query_pre_attn_scalar' is 0 but must be a positive number"));
   EXPECT_THAT(error("granite", R"("logits_scaling": 0)"), HasSubstr("field 'logits_scaling' is 0"));
+}
+
+// transformers' configuration_gpt_bigcode.py computes num_key_value_heads from multi_query.
+TEST(HuggingFaceConfig, MultiQueryMeansOneHeadOfKeysAndValues) {
+  const auto kv_heads = [](const char* fields) {
+    const std::string text = absl::StrCat(
+        R"({"model_type": "gpt_bigcode", "n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 100)", fields,
+        "}");
+    const absl::StatusOr<Architecture> spec = FromHuggingFaceConfig(text, "config.json");
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    return spec.ok() ? AttentionOf(*spec).kv_heads : 0;
+  };
+  EXPECT_EQ(kv_heads(""), 1);
+  EXPECT_EQ(kv_heads(R"(, "multi_query": true, "num_key_value_heads": 4)"), 1);
+  EXPECT_EQ(kv_heads(R"(, "multi_query": false)"), 4);
+  Architecture spec = *FromHuggingFaceConfig(
+      R"({"model_type": "gpt_bigcode", "n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 100})", "c");
+  SetEach(spec, &Attention::kv_heads, 2);
+  EXPECT_THAT(CheckTrainable(spec).ToString(), HasSubstr("model.kv_heads"));
+}
+
+// As published with Falcon 7B; the other sizes have other norms and other keys and values.
+TEST(HuggingFaceConfig, TheFormsOfFalconAreToldApart) {
+  const auto read = [](const char* fields) {
+    return FromHuggingFaceConfig(
+        absl::StrCat(R"({"model_type": "falcon", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 100,
+            "num_attention_heads": 4, "alibi": false, "apply_residual_connection_post_layernorm": false,
+            "auto_map": {"AutoConfig": "configuration_falcon.FalconConfig",
+                         "AutoModelForCausalLM": "modeling_falcon.FalconForCausalLM"},
+            "bias": false, "multi_query": true, "parallel_attn": true, "hidden_dropout": 0.0,
+            "layer_norm_epsilon": 1e-05, "new_decoder_architecture": )",
+                     fields, "}"),
+        "config.json");
+  };
+  const absl::StatusOr<Architecture> of_7b = read("false, \"num_kv_heads\": 4");
+  ASSERT_TRUE(of_7b.ok()) << of_7b.status();
+  EXPECT_EQ(of_7b->family, "falcon");
+  EXPECT_EQ(AttentionOf(*of_7b).kv_heads, 1);
+  EXPECT_EQ(MlpOf(*of_7b).ffn, 256);
+  EXPECT_EQ(NormPlacesOf(*of_7b), NormPlaces::kShared);
+  const absl::StatusOr<Architecture> of_11b =
+      read(R"(true, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1)");
+  ASSERT_TRUE(of_11b.ok()) << of_11b.status();
+  EXPECT_EQ(of_11b->family, "falcon");
+  EXPECT_EQ(AttentionOf(*of_11b).kv_heads, 2);
+  const absl::StatusOr<Architecture> of_40b = read(R"(true, "num_kv_heads": 2)");
+  ASSERT_TRUE(of_40b.ok()) << of_40b.status();
+  EXPECT_EQ(of_40b->family, "falcon_40b");
+  EXPECT_EQ(AttentionOf(*of_40b).kv_heads, 2);
+  EXPECT_EQ(NormPlacesOf(*of_40b), NormPlaces::kParallel);
+  EXPECT_EQ(ModelTypeOf(*of_40b), "falcon");
+  EXPECT_THAT(ToHuggingFaceConfig(*of_40b, DType::kBF16), HasSubstr("\"num_ln_in_parallel_attn\": 2"));
+  const auto error = [&](const char* field, const char* other) {
+    std::string text = ToHuggingFaceConfig(*of_7b, DType::kBF16);
+    EXPECT_THAT(text, HasSubstr(absl::StrCat(field, ",")));
+    return FromHuggingFaceConfig(absl::StrReplaceAll(text, {{field, other}}), "c").status().ToString();
+  };
+  EXPECT_THAT(error("\"parallel_attn\": true", "\"parallel_attn\": false"), HasSubstr("parallel_attn"));
+  EXPECT_THAT(error("\"bias\": false", "\"alibi\": true"), HasSubstr("field 'alibi' is true"));
+  EXPECT_THAT(error("\"bias\": false", R"("auto_map": {"AutoModelForCausalLM": "modeling_x.X"})"),
+              HasSubstr("but must be one whose AutoModelForCausalLM is FalconForCausalLM"));
+}
+
+// Folders of these families contain the code of their class. Where transformers has one, too, it is that of
+// Llama.
+TEST(HuggingFaceConfig, ClassesOfPublishedCodeAreAccepted) {
+  const auto read = [](const char* type, const char* fields) {
+    const std::string text =
+        absl::StrReplaceAll(With(fields), {{"\"llama\"", absl::StrCat("\"", type, "\"")}});
+    return FromHuggingFaceConfig(text, "config.json");
+  };
+  for (const char* architectures : {"InternLM3ForCausalLM", "LlamaForCausalLM", "LlamaModel"}) {
+    const std::string fields = absl::StrCat(
+        R"("qkv_bias": false, "bias": false, "head_dim": 16, "architectures": [")", architectures,
+        R"("], "auto_map": {"AutoModelForCausalLM": "modeling_internlm3.InternLM3ForCausalLM"})");
+    EXPECT_TRUE(read("internlm3", fields.c_str()).ok()) << read("internlm3", fields.c_str()).status();
+  }
+  EXPECT_THAT(read("internlm3", R"("attention_bias": true)").status().ToString(),
+              HasSubstr("attention_bias"));
+  EXPECT_TRUE(AttentionOf(*read("internlm2", R"("rms_norm_eps": 1e-5)")).qkv_bias)
+      << "the default of its code";
+  EXPECT_FALSE(AttentionOf(*read("internlm2", R"("bias": false)")).out_bias);
+}
+
+TEST(HuggingFaceConfig, AGptNeoxMayRunAttentionAndMlpOneAfterTheOther) {
+  const std::string text =
+      absl::StrReplaceAll(With(R"("use_parallel_residual": false)"), {{"\"llama\"", "\"gpt_neox\""}});
+  const absl::StatusOr<Architecture> spec = FromHuggingFaceConfig(text, "config.json");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->family, "gpt_neox_sequential");
+  EXPECT_EQ(NormPlacesOf(*spec), NormPlaces::kBefore);
+  EXPECT_EQ(FromHuggingFaceConfig(absl::StrReplaceAll(text, {{"false", "true"}}), "config.json")->family,
+            "gpt_neox");
+}
+
+TEST(HuggingFaceConfig, GptJStatesTheNumberOfRotatedElements) {
+  const auto read = [](const char* fields) {
+    return FromHuggingFaceConfig(
+        absl::StrCat(R"({"model_type": "gptj", "n_embd": 392, "n_layer": 2, "n_head": 4, "vocab_size": 100)",
+                     fields, "}"),
+        "config.json");
+  };
+  EXPECT_EQ(RotatedDim(*read("")), 64);
+  // Fractions of 98 that are slightly too small as doubles.
+  for (int dim = 2; dim <= 98; dim += 2)
+    EXPECT_EQ(RotatedDim(*read(absl::StrCat(R"(, "rotary_dim": )", dim).c_str())), dim);
+  for (const char* wrong : {R"(, "rotary_dim": 0)", R"(, "rotary_dim": 100)"})
+    EXPECT_THAT(read(wrong).status().ToString(),
+                HasSubstr("a whole number from 1 to the size of a head (98)"));
+  EXPECT_THAT(read(R"(, "rotary_dim": 7)").status().ToString(), HasSubstr("is not even"));
+  EXPECT_THAT(read(R"(, "rope_theta": 5000.0)").status().ToString(), HasSubstr("rope_theta"));
+  EXPECT_THAT(read(R"(, "rotary": false)").status().ToString(), HasSubstr("'rotary' is false"));
+}
+
+// Experts and Mamba layers are the defaults of transformers.
+TEST(HuggingFaceConfig, AGraniteHybridIsDenseOnlyIfItSaysSo) {
+  const auto error = [](const std::string& fields) {
+    const std::string text = absl::StrReplaceAll(
+        With(fields.c_str()), {{"\"llama\"", "\"granitemoehybrid\", \"mamba_d_state\": 128"}});
+    return FromHuggingFaceConfig(text, "config.json").status().ToString();
+  };
+  const std::string dense = R"("num_local_experts": 0, "position_embedding_type": "rope")";
+  EXPECT_EQ(error(dense + R"(, "layer_types": ["attention", "full_attention"])"), "OK");
+  EXPECT_THAT(error(dense + R"(, "layer_types": ["attention", "mamba"])"),
+              HasSubstr("'layer_types' is [\"attention\",\"mamba\"] but must be \"attention\" throughout"));
+  EXPECT_THAT(error(dense), HasSubstr("field 'layer_types' is absent"));
+  const std::string layers = R"("layer_types": ["attention", "attention"])";
+  EXPECT_THAT(error(layers), HasSubstr("field 'num_local_experts' is absent"));
+  EXPECT_THAT(error(layers + R"(, "num_local_experts": 62)"),
+              HasSubstr("field 'num_local_experts' is 62 but must be 0"));
+  EXPECT_THAT(error(layers + R"(, "num_local_experts": 0, "position_embedding_type": "nope")"),
+              HasSubstr("must be \"rope\""));
+}
+
+TEST(HuggingFaceConfig, AnOptThatNormalizesAfterwardsIsRefused) {
+  const auto read = [](const char* fields) {
+    return FromHuggingFaceConfig(
+        absl::StrCat(R"({"model_type": "opt", "hidden_size": 64, "ffn_dim": 96, "num_hidden_layers": 2,
+                         "num_attention_heads": 4, "vocab_size": 100, )",
+                     fields, "}"),
+        "config.json");
+  };
+  const absl::StatusOr<Architecture> spec = read(R"("init_std": 0.01, "max_position_embeddings": 32)");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->learned_positions, 34);
+  EXPECT_EQ(spec->init_std, 0.01);
+  EXPECT_THAT(read(R"("do_layer_norm_before": false)").status().ToString(),
+              HasSubstr("do_layer_norm_before"));
+  EXPECT_THAT(read(R"("word_embed_proj_dim": 32)").status().ToString(), HasSubstr("word_embed_proj_dim"));
+  EXPECT_THAT(read(R"("layer_norm_eps": 1e-6)").status().ToString(), HasSubstr("layer_norm_eps"));
+  Architecture other = *spec;
+  other.norm.eps = 1e-6;
+  EXPECT_THAT(CheckTrainable(other).ToString(), HasSubstr("model.norm_eps"));
 }
 
 // One field says how many positions there are.

@@ -41,6 +41,12 @@ TEST(FamilyFeatures, DescribeWhatTheTableSays) {
       DifferencesOf("gpt2"),
       "LayerNorm; learned positions; tanh GELU without a gate; biases of all projections; fused queries, "
       "keys and values, transposed weights");
+  EXPECT_EQ(DifferencesOf("gptj"),
+            "LayerNorm, attention and MLP in parallel after one norm; RoPE of adjacent pairs on 25 % of each "
+            "head; tanh GELU without a gate; biases of the MLP and of the head");
+  EXPECT_EQ(DifferencesOf("granitemoehybrid"),
+            "optional biases of attention; fused gate and up; factors of embedding, scores, residuals and "
+            "logits");
   EXPECT_EQ(
       DifferencesOf("cohere2"),
       "LayerNorm without bias, attention and MLP in parallel after one norm; RoPE of adjacent pairs, no "

@@ -202,7 +202,7 @@ TEST(UpdateConfig, EveryFamilyIsUpdatedInPlace) {
     EXPECT_EQ(UpdateConfig(text, spec, DType::kBF16, {}), text);
     SetNumLayers(spec, 3);
     SetEach(spec, &Mlp::ffn, 80);
-    if (!family.learned_positions) spec.rope.theta = 12345.5;
+    if (StatesRope(family)) spec.rope.theta = 12345.5;
     const std::optional<std::string> updated = UpdateConfig(text, spec, DType::kBF16, {});
     ASSERT_TRUE(updated.has_value()) << name << ": " << text;
     // The spec may have a kind that none of its layers is of any more.
