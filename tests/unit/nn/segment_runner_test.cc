@@ -564,6 +564,11 @@ TEST(SegmentRunner, LayerGradientMatchesFiniteDifferences) {
     const kernels::Activation activation = model::FindFamily(family)->activation;
     // The second derivative of a squared ReLU jumps at zero.
     const double tolerance = activation == kernels::Activation::kReluSquared ? 1e-4 : 1e-8;
+    if (activation == kernels::Activation::kRelu) {
+      // Its derivative jumps, so the steps are too short to reach a jump.
+      HoldAgainstDifferences(DType::kF64, 1e-7, 1e-6, /*with_pairs=*/true, family);
+      continue;
+    }
     // Norms after attention and MLP make the derivatives of higher order larger.
     HoldAgainstDifferences(DType::kF64, 5e-4, tolerance, /*with_pairs=*/true, family);
   }
