@@ -48,7 +48,7 @@ devices_per_node = 2
 """
 
 # precision, seq_len, batch_sequences, micro_batch, prefetch, checkpoint.async.
-WAYS = (("fp32", 256, 8, 4, "true", "true"),
+WAYS = (("fp32", 128, 8, 4, "true", "true"),
         ("bf16", 64, 4, 1, "false", "false"))
 RECOMPUTE = (("none", "selective"), ("attention", "full"), ("selective", "full"), ("none", "full"))  # by stage
 

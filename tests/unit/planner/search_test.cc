@@ -287,7 +287,7 @@ void DrawSpace(Picker& pick, Space& space) {
 constexpr SearchPasses kNoPasses{.prune_memory = false, .prune_time = false, .fold = false, .halve = false};
 
 struct SpaceTally {
-  int64_t feasible = 0, cut = 0;
+  int64_t feasible = 0, infeasible = 0, cut = 0;
   plan::SearchCounts counts;
   std::string failure;
 };
@@ -351,7 +351,8 @@ std::string CompareSearches(const Problem& problem, SpaceTally& tally) {
     tally.counts.pruned += found.counts.pruned;
     tally.counts.folded += found.counts.folded;
   }
-  if (expected != nullptr) return "";
+  // Advice searches on up to 1,024 times as many workers, so without the passes it takes long.
+  if (expected != nullptr || tally.infeasible++ % 4 != 0) return "";
   const std::string advice = NearestThatFits(problem), whole = NearestThatFits(problem, kNoPasses);
   return advice == whole ? "" : absl::StrCat("advice: ", advice, ", not: ", whole);
 }
