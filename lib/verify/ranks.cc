@@ -46,8 +46,9 @@ std::string HowItEnded(int status) {
                              : absl::StrCat("exited with code ", WEXITSTATUS(status));
 }
 
-// Ranks outnumber the cores. By default a message wakes a thread of Gloo that displaces the sender while it still
-// holds a lock, and then polls for that lock. As batch processes, the ranks of a matrix took half the time.
+// Ranks outnumber the cores. By default a message wakes a thread of Gloo that displaces the sender while it
+// still holds a lock, and then polls for that lock. As batch processes, the ranks of a matrix took half the
+// time.
 void YieldToOtherRanks() {
   const sched_param none = {};
   sched_setscheduler(0, SCHED_BATCH, &none);  // only an optimization, so errors do not matter
