@@ -50,6 +50,7 @@ Json Text(const Field& field) {
 Json List(Json items, const Field& field) {
   Json json = {{"type", "array"}, {"items", std::move(items)}};
   if (field.list_length > 0) json["minItems"] = json["maxItems"] = field.list_length;
+  if (field.never_empty) json["minItems"] = 1;
   if (!field.takes_one) return json;
   json["minItems"] = 1;
   return {{"anyOf", {json["items"], json}}};

@@ -97,7 +97,8 @@ struct Field {
   // Whether the first item of a list is a program, given as a path if it contains '/' and otherwise as a name
   // to look up in PATH.
   bool is_command = false;
-  int list_length = 0;  // exact length of a list; 0 allows any length
+  int list_length = 0;       // exact length of a list; 0 allows any length
+  bool never_empty = false;  // whether an empty list is refused
   // Whether a list of one item may be written as just that item. It is then shown that way too.
   bool takes_one = false;
   bool allow_auto = false;

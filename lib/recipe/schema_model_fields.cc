@@ -121,6 +121,7 @@ void AddModelFields(Builder& b) {
              "as gemma3_text and smollm3.",
              Kind::kStringList)
       .Default(inherited)
+      .NeverEmpty()
       .Accessors(
           [](const Recipe& r, size_t) -> std::optional<Value> {
             std::vector<std::string> types = model::LayerTypesOf(r.model.spec);
