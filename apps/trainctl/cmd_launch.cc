@@ -282,7 +282,7 @@ void MarkAsLatest(const run::RunFolder& run, const std::string& root) {
 
 // The stored recipe of a run that is continued. Prints notes if this version of trainctl reads it
 // differently.
-absl::StatusOr<recipe::Recipe> ReadStoredRecipe(const run::RunFolder& run) {
+absl::StatusOr<recipe::Recipe> ReadRecipeToContinue(const run::RunFolder& run) {
   TRAINCTL_ASSIGN_OR_RETURN(const std::string stored, ReadFile(run.recipe_path()));
   TRAINCTL_ASSIGN_OR_RETURN(recipe::Recipe recipe, recipe::RecipeFromJson(stored, run.recipe_path()));
   for (const std::string& note : data::KeepEarlierEnd(recipe.data)) Tell("note: ", note);
@@ -293,7 +293,7 @@ absl::StatusOr<ExitCode> ResumeAsLaunched(const recipe::LoadedRecipe& now, const
                                           const Output& output, data::KeptDocuments& kept) {
   TRAINCTL_ASSIGN_OR_RETURN(run::RunFolder run, run::RunFolder::Open(options.run_dir));
   TRAINCTL_RETURN_IF_ERROR(LockToContinue(run, options));
-  TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe before, ReadStoredRecipe(run));
+  TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe before, ReadRecipeToContinue(run));
   const absl::StatusOr<recipe::Continuation> next = recipe::ContinueAs(before, now);
   if (!next.ok()) {
     return UsageError(absl::StrCat(next.status().message(), "\n", run.path(),
@@ -558,7 +558,7 @@ absl::StatusOr<ExitCode> Resume(const LaunchOptions& options, const Output& outp
   TRAINCTL_ASSIGN_OR_RETURN(run::RunFolder run, run::RunFolder::Open(options.run));
   TRAINCTL_RETURN_IF_ERROR(CheckTrust(run.path(), options));
   TRAINCTL_RETURN_IF_ERROR(LockToContinue(run, options));
-  TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe before, ReadStoredRecipe(run));
+  TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe before, ReadRecipeToContinue(run));
   data::KeptDocuments kept(run.documents_path());
   TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded,
                             recipe::ApplyResumeSets(before, options.sets, MachineAccess(&kept)));

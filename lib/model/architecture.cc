@@ -355,7 +355,6 @@ std::vector<std::string> LayerTypesOf(const Architecture& spec) {
 }
 
 absl::Status SetLayerTypes(Architecture& spec, const std::vector<std::string>& types) {
-  if (types.empty()) return UsageError("the list is empty; remove it, or name the types of the layers");
   std::vector<bool> has_window, has_rope;
   for (int64_t i = 0; i < NumLayers(spec); ++i) {
     const std::string& name = types[static_cast<size_t>(i) % types.size()];

@@ -234,8 +234,9 @@ void SetRopes(Architecture& spec, const std::vector<bool>& has_rope);
 // repeated. Returns an empty list if all layers have RoPE and the same type, unless that is unusual for the
 // family.
 std::vector<std::string> LayerTypesOf(const Architecture& spec);
-// Sets the types of all layers by repeating a list of such names. Layers with a window get the window of the
-// model. Returns UsageError if a name is unknown, or if there is a window in the list and none in the model.
+// Sets the types of all layers by repeating a list of such names, which must not be empty. Layers with a
+// window get the window of the model. Returns UsageError if a name is unknown, or if there is a window in the
+// list and none in the model.
 absl::Status SetLayerTypes(Architecture& spec, const std::vector<std::string>& types);
 
 // Returns UsageError if a size is out of range, `heads` is not a multiple of `kv_heads`, or `top_k` is not

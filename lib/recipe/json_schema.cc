@@ -52,7 +52,6 @@ Json List(Json items, const Field& field) {
   if (field.list_length > 0) json["minItems"] = json["maxItems"] = field.list_length;
   if (field.never_empty) json["minItems"] = 1;
   if (!field.takes_one) return json;
-  json["minItems"] = 1;
   return {{"anyOf", {json["items"], json}}};
 }
 

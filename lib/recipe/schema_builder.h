@@ -84,7 +84,7 @@ class Row {
   Row& Command() { return field_.is_command = true, *this; }
   Row& Length(int num_items) { return field_.list_length = num_items, *this; }
   Row& NeverEmpty() { return field_.never_empty = true, *this; }
-  Row& OrOne() { return field_.takes_one = true, *this; }
+  Row& OrOne() { return field_.takes_one = field_.never_empty = true, *this; }
   Row& FromWorkingDir() { return field_.from_working_dir = true, *this; }
   Row& AutoIs(const char* rule) { return field_.allow_auto = true, Default(rule); }
   Row& Default(std::string rule) { return field_.default_text = std::move(rule), *this; }

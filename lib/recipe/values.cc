@@ -223,7 +223,7 @@ class Conversion {
       return absl::StatusOr<Value>(absl::in_place, std::vector<T>{std::move(value)});
     }
     if (raw.type != RawValue::Type::kList) return Expected(raw);
-    if (field_.takes_one && raw.items.empty()) {
+    if (field_.never_empty && raw.items.empty()) {
       return UsageError(absl::StrCat(path_, ": expected ", Describe(field_), ", got an empty list"));
     }
     if (field_.list_length > 0 && raw.items.size() != static_cast<size_t>(field_.list_length)) {

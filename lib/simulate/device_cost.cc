@@ -8,7 +8,7 @@
 namespace trainctl::simulate {
 namespace {
 
-double SecondsOf(const cluster::Machine& machine, const model::Product& product) {
+double ProductSeconds(const cluster::Machine& machine, const model::Product& product) {
   const Precision precision = product.dtype == DType::kF32 ? Precision::kFp32 : Precision::kBf16;
   return MatmulSeconds(*machine.device, precision,
                        {.batch = product.batch,
@@ -18,8 +18,8 @@ double SecondsOf(const cluster::Machine& machine, const model::Product& product)
                         .result_bytes = product.result_bytes});
 }
 
-double SecondsOf(const cluster::Machine& machine, FusedAttention fused,
-                 const model::AttentionKernel& kernel) {
+double KernelSeconds(const cluster::Machine& machine, FusedAttention fused,
+                     const model::AttentionKernel& kernel) {
   // The trainer does not use cuDNN's kernel for a window (lib/nn/attention_cudnn.cc).
   const FusedAttention used = kernel.window > 0 ? FusedAttention::kFlash2 : fused;
   const ForwardBackward seconds =
@@ -32,7 +32,7 @@ double SecondsOf(const cluster::Machine& machine, FusedAttention fused,
   return kernel.backward ? seconds.backward : seconds.forward;
 }
 
-double SecondsOf(const cluster::Machine& machine, const model::Exchange& exchange) {
+double ExchangeSeconds(const cluster::Machine& machine, const model::Exchange& exchange) {
   return cluster::CollectiveSeconds(exchange.collective, exchange.bytes,
                                     PlacementOf(exchange.ranks, exchange.stride, *machine.node),
                                     *machine.node);
@@ -48,12 +48,12 @@ double DeviceSeconds(const cluster::Machine& machine, FusedAttention attention, 
                      const model::Work& work) {
   double seconds = 0;
   for (const auto& [product, count] : work.products)
-    seconds += count * scales.products * SecondsOf(machine, product);
+    seconds += count * scales.products * ProductSeconds(machine, product);
   for (const auto& [kernel, count] : work.attention) {
     seconds += count * (kernel.backward ? scales.attention_backward : scales.attention) *
-               SecondsOf(machine, attention, kernel);
+               KernelSeconds(machine, attention, kernel);
   }
-  for (const auto& [exchange, count] : work.exchanges) seconds += count * SecondsOf(machine, exchange);
+  for (const auto& [exchange, count] : work.exchanges) seconds += count * ExchangeSeconds(machine, exchange);
   return seconds;
 }
 

@@ -454,6 +454,11 @@ inline const BadInputCase kBadInputs[] = {
     {"EpsThatIsZeroInFp32", "[optimizer]\neps = 1e-46\n",
      "r.toml:12:1: optimizer.eps: 1e-46 rounds to zero in fp32, in which updates are computed; use 1e-38 or "
      "more"},
+    {"AnEmptyListOfLayerTypes",
+     "!recipe_version = 1\n[model]\nfamily = 'gemma2'\nlayers = 2\nhidden = 64\nheads = 4\nffn = 96\nvocab = "
+     "300\n"
+     "layer_types = []\n[[data.train]]\nfiles = ['a']\n[train]\nsteps = 1\nbatch_sequences = 8\n",
+     "r.toml:9:1: model.layer_types: expected a list of strings, got an empty list"},
     {"AWindowThatNoLayerHas",
      "!recipe_version = 1\n[model]\nfamily = 'gemma2'\nlayers = 2\nhidden = 64\nheads = 4\nffn = 96\nvocab = "
      "300\n"
