@@ -3,7 +3,7 @@
 if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang" OR NOT TRAINCTL_SANITIZE)
   message(FATAL_ERROR "TRAINCTL_FUZZ needs -DCMAKE_CXX_COMPILER=clang++ -DTRAINCTL_SANITIZE=address,undefined")
 endif()
-set(TRAINCTL_FUZZ_SECONDS 6 CACHE STRING "How long each fuzz target runs under ctest")
+set(TRAINCTL_FUZZ_SECONDS 3 CACHE STRING "How long each fuzz target runs under ctest")
 
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/fuzz/*_fuzz.cc)
 foreach(source IN LISTS sources)

@@ -2,7 +2,7 @@
 # change to one compiles what includes it and no more. The linter does without: there a file that forgets an include
 # is found.
 
-# For modules, tests and commands; for each kind as many as there are ways to compile it, since a compiler takes one
+# For modules, programs, verbs and tests; for each kind as many as there are ways to compile it, since a compiler takes one
 # only where the options are the same.
 function(trainctl_use_precompiled target kind)
   get_target_property(options ${target} COMPILE_OPTIONS)
@@ -24,7 +24,7 @@ function(trainctl_use_precompiled target kind)
     if(kind STREQUAL "tests")
       target_link_libraries(${name} PRIVATE GTest::gmock)
       list(APPEND headers <gmock/gmock.h> <gtest/gtest.h>)
-    elseif(kind STREQUAL "commands")
+    elseif(kind STREQUAL "verbs")
       target_link_libraries(${name} PRIVATE CLI11::CLI11)
       list(APPEND headers <CLI/CLI.hpp>)
     endif()

@@ -1,5 +1,6 @@
 // `trainctl agent`: one node's part of a run. Started by `trainctl launch`, not by hand.
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>

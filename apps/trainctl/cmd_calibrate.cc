@@ -1,6 +1,7 @@
 // `trainctl calibrate`: measures this machine, so that plans tell its times; with a file of measured runs it
 // fits the few constants of the machine that they ran on (calibrate_runs.h).
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <memory>

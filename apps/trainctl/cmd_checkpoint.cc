@@ -1,6 +1,7 @@
 // trainctl checkpoint ls|verify: what is in a run's checkpoints, and whether every byte of it is
 // what was written.
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <memory>

@@ -1,5 +1,6 @@
 // `trainctl completions SHELL` and `trainctl man`: what a shell and man(1) want to know of the command line.
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <string>

@@ -1,5 +1,6 @@
 // `trainctl doctor`: what of this machine a run can use, what is wrong with it and how to mend it.
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

@@ -1,5 +1,6 @@
 // `trainctl events`: what happened to a run, from its journal.
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <string>

@@ -1,6 +1,7 @@
 // `trainctl generate`, `trainctl eval`: one-process jobs on a checkpoint of a run or on a Hugging Face
 // folder. They become the worker program, since this one never loads LibTorch.
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <string>

@@ -1,5 +1,6 @@
 // `trainctl launch` and `trainctl resume`: plan, prepare the run folder, run the workers.
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
 #include <cstdio>

@@ -1,5 +1,6 @@
 // `trainctl models`: the model families and the presets.
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <string>

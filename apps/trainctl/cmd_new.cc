@@ -1,5 +1,6 @@
 // `trainctl new`: writes a commented recipe to begin with.
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <memory>

@@ -1,5 +1,6 @@
 // `trainctl plan`: our own trainer's layouts side by side, or a what-if of another trainer's.
 
+#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 #include <utility>

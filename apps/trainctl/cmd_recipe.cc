@@ -1,5 +1,6 @@
 // trainctl recipe check | show | explain | schema | reference.
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <string>

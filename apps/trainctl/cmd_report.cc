@@ -1,5 +1,6 @@
 // `trainctl report`: loss, speed, memory and events of runs as a table, or as one page.
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -1,5 +1,6 @@
 // `trainctl runs`: the runs of a folder, one on a line.
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <memory>

@@ -1,5 +1,6 @@
 // `trainctl score`: the planner's prices against runs that were measured.
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

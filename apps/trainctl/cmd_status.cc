@@ -1,5 +1,6 @@
 // `trainctl status`: how far a run is, what it does, and how it failed.
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <memory>

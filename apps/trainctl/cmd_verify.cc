@@ -1,5 +1,6 @@
 // `trainctl verify`: whether the gradient of a recipe's layout is right.
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <string>

@@ -2,12 +2,15 @@
 // cmd_<verb>.cc and has one row in the table of main.cc.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "base/status.h"
+
+namespace CLI {
+class App;
+}
 
 namespace trainctl::cli {
 

@@ -1,5 +1,6 @@
 #include "apps/trainctl/completion.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -142,7 +143,8 @@ Completion CompleteValue(const CLI::Option& option, absl::string_view prefix, ab
   } else {
     AddNamed(absl::AsciiStrToUpper(name), current, completion);
   }
-  for (Candidate& candidate : completion.candidates) candidate.text = absl::StrCat(prefix, candidate.text);
+  for (CompletedWord& candidate : completion.candidates)
+    candidate.text = absl::StrCat(prefix, candidate.text);
   return completion;
 }
 
@@ -226,7 +228,7 @@ const char* NameOf(FileNames adds) {
 
 void Print(const Completion& completion) {
   std::puts(NameOf(completion.adds));
-  for (const Candidate& candidate : completion.candidates) {
+  for (const CompletedWord& candidate : completion.candidates) {
     const std::string description = absl::StrReplaceAll(candidate.description, {{"\n", " "}, {"\t", " "}});
     std::printf("%s%s%s\n", candidate.text.c_str(), description.empty() ? "" : "\t", description.c_str());
   }
@@ -234,8 +236,8 @@ void Print(const Completion& completion) {
 
 // "did you mean launch? " for the candidate nearest to `typed`, or nothing if none is within `max_distance`.
 std::string HintOfNearest(const std::string& typed, const Completion& known, int max_distance) {
-  const Candidate* nearest = nullptr;
-  for (const Candidate& candidate : known.candidates) {
+  const CompletedWord* nearest = nullptr;
+  for (const CompletedWord& candidate : known.candidates) {
     const int distance = EditDistance(typed, candidate.text);
     if (distance > max_distance) continue;
     max_distance = distance - 1;
@@ -248,7 +250,7 @@ std::string HintOfNearest(const std::string& typed, const Completion& known, int
 std::string OptionWithPrefix(const std::string& typed, const Completion& known) {
   constexpr size_t kShortest = 4;  // "--te"
   std::string found;
-  for (const Candidate& candidate : known.candidates) {
+  for (const CompletedWord& candidate : known.candidates) {
     if (typed.size() < kShortest || !absl::StartsWith(candidate.text, typed)) continue;
     if (!found.empty()) return "";
     found = candidate.text;
@@ -463,8 +465,8 @@ int PrintCompletion(const CLI::App& root, const std::vector<std::string>& argume
   if (is_bash) {
     // Only what begins with the word, and of it what comes after the '=' or ':' at which bash begins.
     const size_t cut = absl::EndsWith(current, arguments[2]) ? current.size() - arguments[2].size() : 0;
-    std::vector<Candidate> kept;
-    for (const Candidate& candidate : completion.candidates) {
+    std::vector<CompletedWord> kept;
+    for (const CompletedWord& candidate : completion.candidates) {
       if (absl::StartsWith(candidate.text, current)) kept.push_back({candidate.text.substr(cut), ""});
     }
     completion.candidates = std::move(kept);

@@ -4,15 +4,19 @@
 // folders.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
 
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
 namespace trainctl::cli {
 
-struct Candidate {
+struct CompletedWord {
   std::string text;  // the whole word
   std::string description;
 };
@@ -22,7 +26,7 @@ enum class FileNames { kNone, kAll, kFolders, kRecipes };
 
 struct Completion {
   FileNames adds = FileNames::kNone;
-  std::vector<Candidate> candidates;
+  std::vector<CompletedWord> candidates;
 };
 
 // `before`: the whole words between the program and the cursor; `current`: what stands of the word at the

@@ -1,5 +1,6 @@
 #include "apps/trainctl/help_format.h"
 
+#include <CLI/CLI.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -1,5 +1,6 @@
 #include "apps/trainctl/man_page.h"
 
+#include <CLI/CLI.hpp>
 #include <vector>
 
 #include "absl/strings/match.h"

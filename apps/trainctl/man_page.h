@@ -1,8 +1,11 @@
 // The manual page, from CLI11's own tree of verbs and options. Pure.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
+
+namespace CLI {
+class App;
+}
 
 namespace trainctl::cli {
 

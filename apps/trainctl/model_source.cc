@@ -1,5 +1,6 @@
 #include "apps/trainctl/model_source.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -1,10 +1,13 @@
 // Selects the model for a command: `RUN [--step N]`, a checkpoint's folder, or a Hugging Face folder.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "absl/status/statusor.h"
+
+namespace CLI {
+class App;
+}
 
 namespace trainctl::cli {
 

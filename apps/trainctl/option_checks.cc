@@ -1,5 +1,6 @@
 #include "apps/trainctl/option_checks.h"
 
+#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
 

@@ -1,9 +1,13 @@
 // What CLI11 lets pass and a person does not mean.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <limits>
+
+namespace CLI {
+class App;
+class Validator;
+}  // namespace CLI
 
 namespace trainctl::cli {
 

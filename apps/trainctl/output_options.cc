@@ -1,5 +1,7 @@
 #include "apps/trainctl/output_options.h"
 
+#include <CLI/CLI.hpp>
+
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 

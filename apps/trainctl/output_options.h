@@ -1,12 +1,15 @@
 // Options that name a file to write, and --force.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "base/output_file.h"
+
+namespace CLI {
+class App;
+}
 
 namespace trainctl::cli {
 

@@ -57,14 +57,14 @@ std::vector<PassTimes> TimeStages(const Workload& w, bool contention) {
   return stages;
 }
 
-struct Priced {
+struct PricedStep {
   TimePrice price;
   std::vector<PassTimes> stages;
   DataParallelTimes data;
 };
 
-Priced Price(const Workload& w, const TimeOptions& options) {
-  Priced priced;
+PricedStep Price(const Workload& w, const TimeOptions& options) {
+  PricedStep priced;
   priced.stages = TimeStages(w, options.contention);
   const PipelineTimes pipeline = TimePipeline(w, priced.stages, options.contention);
   PassTimes first_rank;
@@ -95,7 +95,7 @@ TimePrice PriceTime(const Workload& workload, const TimeOptions& options) {
 }
 
 StepParts PartsOfStep(const Workload& workload, const TimeOptions& options) {
-  const Priced priced = Price(workload, options);
+  const PricedStep priced = Price(workload, options);
   StepParts parts;
   parts.price = priced.price;
   for (const PassTimes& stage : priced.stages) {

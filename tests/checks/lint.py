@@ -100,7 +100,7 @@ def declared_names(text):
 
 class Batch:
     """Sources that are read as one, so that the headers that they share are looked at once: that is most of the work."""
-    LARGEST = 10
+    LARGEST = 40
 
     def __init__(self):
         self.paths, self.names, self.defines, self.rest = [], set(), [], None
@@ -121,14 +121,25 @@ class Batch:
 
     def tidy(self, number):
         """By path: whether it passed, and what was said of it."""
-        if len(self.paths) > 1:
-            whole = os.path.join(CACHE, f"batch-{number}.cc")
-            with open(whole, "w", encoding="utf-8") as file:
-                file.writelines(f'#include "{path}"\n' for path in self.paths)
-            if run_tidy([whole, "--", *self.rest, *self.defines])[0]:
-                return {path: (True, "") for path in self.paths}
-        # Whose fault it is, or whether they just cannot be read together.
-        return {path: run_tidy(["-p", os.path.join(ROOT, "build", "lint"), path]) for path in self.paths}
+        if len(self.paths) == 1:
+            return {self.paths[0]: run_tidy(["-p", os.path.join(ROOT, "build", "lint"), self.paths[0]])}
+        whole = os.path.join(CACHE, f"batch-{number}.cc")
+        with open(whole, "w", encoding="utf-8") as file:
+            file.writelines(f'#include "{path}"\n' for path in self.paths)
+        if run_tidy([whole, "--", *self.rest, *self.defines])[0]:
+            return {path: (True, "") for path in self.paths}
+        # Halves tell whose fault it is, or that some just cannot be read together.
+        results = {}
+        for half in self.halves():
+            results |= half.tidy(number)
+        return results
+
+    def halves(self):
+        middle = len(self.paths) // 2
+        for paths in self.paths[:middle], self.paths[middle:]:
+            half = Batch()
+            half.paths, half.defines, half.rest = paths, self.defines, self.rest
+            yield half
 
 
 def batches_of(paths, compiled):

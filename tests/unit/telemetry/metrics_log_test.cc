@@ -198,14 +198,14 @@ TEST_F(MetricsLogTest, EveryDoubleReadsBackExactly) {
 }
 
 TEST_F(MetricsLogTest, ARunThatWasCutBackAtAnyPlaceEndsWithTheSameBytes) {
-  WriteSteps(1, 20, -1);
+  WriteSteps(1, 13, -1);
   const std::string undisturbed = Contents();
-  ASSERT_EQ(std::count(undisturbed.begin(), undisturbed.end(), '\n'), 20);
+  ASSERT_EQ(std::count(undisturbed.begin(), undisturbed.end(), '\n'), 13);
   const size_t end_of_10 = undisturbed.find("{\"step\":11,");
   // A crash at any byte after the checkpoint of step 10.
   for (size_t length = end_of_10; length <= undisturbed.size(); ++length) {
     ASSERT_TRUE(WriteFileAtomic(path_, undisturbed.substr(0, length)).ok());
-    WriteSteps(11, 20, 10);
+    WriteSteps(11, 13, 10);
     ASSERT_EQ(Contents(), undisturbed) << "crash after byte " << length;
   }
 }
