@@ -12,13 +12,15 @@ target_link_libraries(libtorch INTERFACE ${TRAINCTL_LIBTORCH}/lib/libtorch_cpu.s
 # ATen/Parallel.h does what it is asked on one thread where its includer is compiled without OpenMP. The library is
 # LibTorch's own: it lies in the same folder under the same name.
 target_compile_options(libtorch INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fopenmp>)
+# A header of LibTorch includes the functions that it calls instead of all that there are (see lib/device/aten.h).
+target_compile_definitions(libtorch INTERFACE AT_PER_OPERATOR_HEADERS)
 # LibTorch's headers name themselves in errors.
 target_compile_options(libtorch INTERFACE -fmacro-prefix-map=${TRAINCTL_LIBTORCH}/include/=)
 # An RPATH, not a RUNPATH: it comes before LD_LIBRARY_PATH, where another LibTorch may lie.
 target_link_options(libtorch INTERFACE -fopenmp -Wl,-rpath,${TRAINCTL_LIBTORCH}/lib -Wl,--disable-new-dtags
                                        -Wl,--allow-shlib-undefined)
 
-# One precompiled header for every LibTorch target (2.8 s instead of 6.8 s a unit).
+# One precompiled header for every LibTorch target.
 add_library(trainctl_torch_pch OBJECT ${PROJECT_SOURCE_DIR}/cmake/precompiled.cc)
 target_link_libraries(trainctl_torch_pch PUBLIC trainctl_flags libtorch)
 target_precompile_headers(trainctl_torch_pch PRIVATE ${PROJECT_SOURCE_DIR}/cmake/torch_pch.h)

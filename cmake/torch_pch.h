@@ -1,1 +1,1 @@
-#include <ATen/ATen.h>
+#include "device/aten.h"

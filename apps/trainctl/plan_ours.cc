@@ -86,7 +86,7 @@ void Print(const plan::Plan& plan, const recipe::LoadedRecipe& loaded,
   }
   for (const std::string& lacks : loaded.missing) std::printf("  missing for a launch: %s\n", lacks.c_str());
   if (recipe.launch.backend == "local") std::printf("  %s\n", SumUpTimeouts(recipe.launch).c_str());
-  std::printf("  step %s\n", plan.step_hash.c_str());
+  std::printf("  step hash %s\n", plan.step_hash.c_str());
 }
 
 void Title(const char* text, bool color) {

@@ -1,6 +1,7 @@
 #include "comm/communicator.h"
 
 #include <algorithm>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <utility>
 
@@ -11,12 +12,15 @@
 
 namespace trainctl::comm {
 
+Communicator::Communicator() = default;
+Communicator::~Communicator() = default;
+
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(const device::Device& device,
                                                                    c10::intrusive_ptr<c10d::Store> store,
                                                                    int rank, int world_size,
                                                                    absl::Duration timeout,
                                                                    const std::string& address) {
-  auto communicator = std::make_unique<Communicator>();
+  std::unique_ptr<Communicator> communicator(new Communicator());
   communicator->device_ = &device;
   communicator->store_ = store;
   communicator->rank_ = rank;

@@ -9,8 +9,6 @@
 
 #include <memory>
 #include <string>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -18,10 +16,18 @@
 #include "comm/group.h"
 #include "device/device.h"
 
+// Its headers include all of ATen.
+namespace c10d {
+class Backend;
+class Store;
+}  // namespace c10d
+
 namespace trainctl::comm {
 
 class Communicator {
  public:
+  ~Communicator();
+
   // Collective over the world: blocks until all ranks are connected. `timeout` applies to connecting and to
   // each later collective. `address` is the address of this machine at which the other ranks can reach it.
   // `device`, and the KeyValueStore that `store` uses, must outlive the communicator and its groups. Returns
@@ -55,6 +61,8 @@ class Communicator {
   void SetFaultHook(FaultHook hook) { *fault_hook_ = std::move(hook); }
 
  private:
+  Communicator();
+
   const device::Device* device_ = nullptr;
   c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<c10d::Backend> backend_;

@@ -1,5 +1,7 @@
 #include "comm/device_backend.h"
 
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "kernels/device_api.h"

@@ -1,12 +1,17 @@
 // Creates the collectives of a device's plugin, such as NCCL.
 #pragma once
 
-#include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <ATen/core/Tensor.h>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "device/device.h"
+
+// Its headers include all of ATen.
+namespace c10d {
+class Backend;
+class Store;
+}  // namespace c10d
 
 namespace trainctl::comm {
 

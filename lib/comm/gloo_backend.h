@@ -2,11 +2,17 @@
 // because the system's Gloo headers are older than the Gloo inside LibTorch.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <string>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "absl/time/time.h"
+
+// Its headers include all of ATen.
+namespace c10d {
+class Backend;
+class Store;
+}  // namespace c10d
 
 namespace trainctl::comm {
 

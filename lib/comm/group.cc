@@ -1,15 +1,22 @@
 #include "comm/group.h"
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
 #include <cstring>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "base/life_signs.h"
 #include "base/status.h"
+#include "device/aten.h"
 #include "device/error_text.h"
 
 namespace trainctl::comm {
+
+Group::Group() = default;
+Group::Group(const Group& other) = default;
+Group::Group(Group&& other) noexcept = default;
+Group& Group::operator=(const Group& other) = default;
+Group& Group::operator=(Group&& other) noexcept = default;
+Group::~Group() = default;
 
 absl::Status Group::Close() {
   if (device_backend_ == nullptr) return absl::OkStatus();

@@ -19,11 +19,12 @@
 // be used by only one thread at a time. Different groups may be used by different threads at the same time.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <utility>
 #include <vector>
 
@@ -34,6 +35,12 @@
 #include "base/life_signs.h"
 #include "comm/combine.h"
 #include "device/device.h"
+
+// Its headers include all of ATen.
+namespace c10d {
+class Backend;
+class Work;
+}  // namespace c10d
 
 namespace trainctl::comm {
 
@@ -47,6 +54,13 @@ using FaultHook = std::function<Fault(absl::string_view collective)>;
 
 class Group {
  public:
+  Group();
+  Group(const Group& other);
+  Group(Group&& other) noexcept;
+  Group& operator=(const Group& other);
+  Group& operator=(Group&& other) noexcept;
+  ~Group();
+
   int size() const { return static_cast<int>(ranks_.size()); }
   int index() const { return index_; }  // index of this rank within the group
   const std::string& axis() const { return axis_; }

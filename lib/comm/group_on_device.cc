@@ -1,9 +1,10 @@
-// What a group does between devices: calls of the device's library, queued on the calling thread's stream.
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 
-#include <ATen/ATen.h>
+// What a group does between devices: calls of the device's library, queued on the calling thread's stream.
 
 #include "base/status.h"
 #include "comm/group.h"
+#include "device/aten.h"
 #include "kernels/kernels.h"
 
 namespace trainctl::comm {

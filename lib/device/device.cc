@@ -1,6 +1,5 @@
 #include "device/device.h"
 
-#include <ATen/ATen.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -10,6 +9,7 @@
 
 #include "base/life_signs.h"
 #include "base/status.h"
+#include "device/aten.h"
 #include "device/error_text.h"
 #include "kernels/device_api.h"
 

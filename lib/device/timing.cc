@@ -1,12 +1,12 @@
 #include "device/timing.h"
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <stdexcept>
 #include <string>
+
+#include "device/aten.h"
 
 namespace trainctl::device {
 

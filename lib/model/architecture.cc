@@ -120,6 +120,28 @@ absl::Status ValidateLongRope(const Architecture& spec, const RopeScaling& scali
   return UsageError("model.rope_scaling.attention_factor is missing; LongRoPE needs a positive number");
 }
 
+absl::Status ValidateDynamic(const Architecture& spec, const RopeScaling& scaling) {
+  if (scaling.original_max_position == spec.max_position) return absl::OkStatus();
+  return UsageError(absl::StrCat(
+      "model.rope_scaling.original_max_position = ", scaling.original_max_position,
+      " must be model.max_position = ", spec.max_position,
+      " with dynamic scaling: longer sequences would have other frequencies at each length, which this "
+      "version does not implement; set model.rope_scaling.type = \"yarn\" for longer sequences"));
+}
+
+absl::Status ValidateNtkAlpha(const Architecture& spec, const RopeScaling& scaling) {
+  if (!std::isfinite(scaling.alpha) || scaling.alpha <= 0) {
+    return UsageError(
+        absl::StrCat("model.rope_scaling.alpha = ", scaling.alpha, " must be a positive number"));
+  }
+  if (AttentionOf(spec).latent.has_value() || RotatedDim(spec) > 2) return absl::OkStatus();
+  // The exponent of alpha divides by this minus 2.
+  return UsageError(
+      absl::StrCat("model.rope_scaling.type = \"ntk_alpha\" needs more than 2 rotated elements "
+                   "of a head, and the model has ",
+                   RotatedDim(spec)));
+}
+
 absl::Status ValidateRopeScaling(const Architecture& spec) {
   const RopeScaling& scaling = *spec.rope.scaling;
   if (!std::isfinite(scaling.factor) || scaling.factor < 1.0) {
@@ -148,6 +170,10 @@ absl::Status ValidateRopeScaling(const Architecture& spec) {
       return ValidateYarn(scaling, spec.rope.theta);
     case RopeScalingKind::kLongRope:
       return ValidateLongRope(spec, scaling);
+    case RopeScalingKind::kDynamic:
+      return ValidateDynamic(spec, scaling);
+    case RopeScalingKind::kNtkAlpha:
+      return ValidateNtkAlpha(spec, scaling);
   }
   return absl::OkStatus();
 }
@@ -421,8 +447,6 @@ std::vector<std::string> WhyNotTrainable(const Architecture& spec) {
        "multi-head latent attention (kv_lora_rank)"},
       {spec.mtp_layers > 0, "layers that predict further tokens (num_nextn_predict_layers)"},
       {any([](const Layer& layer) { return layer.mlp.clamped; }), "a clamped gate (swiglu_limit)"},
-      {any([](const Layer& layer) { return layer.attention.qk_norm == QkNorm::kWhole; }),
-       "norms of queries and keys over all heads"},
       {any([](const Layer& layer) { return layer.attention.sinks; }), "attention sinks"},
       {spec.embedding_norm, "a norm after the embedding"},
       {spec.head_bias && spec.tie_embeddings, "a bias of a tied head"},
@@ -506,9 +530,16 @@ bool CanHaveRope(const Family& family, bool any_window, const Attention& attenti
 // neither `truncate` nor an original_max_position_embeddings outside of them, which LongRoPE has.
 bool CanHaveScaling(const Family& family, const RopeScaling& scaling) {
   const bool is_long_rope = scaling.kind == RopeScalingKind::kLongRope;
+  if (scaling.kind == RopeScalingKind::kNtkAlpha && !family.has_rope_alpha) return false;
   if (family.original_max_position > 0) return is_long_rope;
   if (family.window_rope_theta > 0) return !is_long_rope && scaling.truncate;
-  return !family.learned_positions;
+  return StatesRope(family);
+}
+
+bool CanHaveWindowTheta(const Family& family, const Architecture& spec) {
+  if (family.window_rope_theta == 0) return spec.window_rope_theta == 0;
+  return family.window_rope_theta_key == nullptr ? spec.window_rope_theta == spec.rope.theta
+                                                 : spec.window_rope_theta > 0;
 }
 
 // Returns UsageError if a field has a value that a config.json of the family cannot state.
@@ -531,7 +562,7 @@ absl::Status CheckStated(const Family& family, const Architecture& spec) {
       {fits_ropes, "layer_types"},
       {!spec.rope.scaling.has_value() || CanHaveScaling(family, *spec.rope.scaling), "rope_scaling"},
       {has_rope || spec.rope.theta == family.rope_theta, "rope_theta"},
-      {(family.window_rope_theta > 0) == (spec.window_rope_theta > 0), "window_rope_theta"},
+      {CanHaveWindowTheta(family, spec), "window_rope_theta"},
       {family.states_multipliers || spec.embedding_multiplier == 1, "embedding_multiplier"},
       {family.states_multipliers || spec.residual_multiplier == 1, "residual_multiplier"},
       {states_logits || spec.logit_multiplier == 1, "logit_multiplier"},
@@ -541,6 +572,11 @@ absl::Status CheckStated(const Family& family, const Architecture& spec) {
   };
   for (const auto& [fits, field] : fields) {
     if (fits) continue;
+    if (family.window_rope_theta_key == nullptr && absl::string_view(field) == "window_rope_theta") {
+      return UsageError(absl::StrCat("model.window_rope_theta = ", spec.window_rope_theta,
+                                     " must equal model.rope_theta = ", spec.rope.theta,
+                                     " in models of the family ", spec.family));
+    }
     if (absl::string_view(field) == "layer_types" && !fits_ropes &&
         family.no_positions != NoPositions::kNone) {
       return UsageError(absl::StrCat("model.layer_types does not fit the family ", spec.family,

@@ -51,9 +51,13 @@ struct LatentAttention {
   bool operator==(const LatentAttention&) const = default;
 };
 
-// Normalization of queries and keys: none, per head (arXiv 2302.05442), or over all heads together (OLMo 2,
-// arXiv 2501.00656).
-enum class QkNorm : uint8_t { kNone, kHead, kWhole };
+// Normalization of queries and keys.
+enum class QkNorm : uint8_t {
+  kNone,
+  kHead,           // of each head (arXiv 2302.05442)
+  kHeadAfterRope,  // of each head, after RoPE instead of before (HunYuan)
+  kWhole           // over all heads together (OLMo 2, arXiv 2501.00656)
+};
 
 struct Attention {
   int64_t heads = 0;     // number of query heads

@@ -269,15 +269,21 @@ class BlockBuilder {
     const int64_t row = (heads + 2 * kv_heads) * attention_.head_dim;
     const int qkv = AddLinear(input, prefix, {names_.query, names_.key, names_.value}, attention_.qkv_bias,
                               spec_.hidden, row, "qkv");
-    const int normed = attention_.qk_norm == QkNorm::kHead ? AddHeadNorm(qkv, prefix, heads, kv_heads) : qkv;
-    const int rotated = attention_.rope ? AddRope(normed, heads + kv_heads, row) : normed;
+    const auto norm = [&](int value) {
+      return attention_.qk_norm == QkNorm::kNone ? value : AddHeadNorm(value, prefix, heads, kv_heads);
+    };
+    const auto rotate = [&](int value) {
+      return attention_.rope ? AddRope(value, heads + kv_heads, row) : value;
+    };
+    const bool rotates_first = attention_.qk_norm == QkNorm::kHeadAfterRope;
+    const int finished = rotates_first ? norm(rotate(qkv)) : rotate(norm(qkv));
     return Add({.attributes = AttentionAttributes{.heads = heads,
                                                   .kv_heads = kv_heads,
                                                   .head_dim = attention_.head_dim,
                                                   .scale = attention_.scale,
                                                   .window = attention_.window,
                                                   .softcap = attention_.softcap},
-                .inputs = {rotated},
+                .inputs = {finished},
                 .formed_again = forms_attention_again_},
                "attended");
   }
@@ -299,7 +305,8 @@ class BlockBuilder {
                                         .kv_heads = kv_heads,
                                         .head_dim = attention_.head_dim,
                                         .eps = spec_.norm.eps,
-                                        .gain = spec_.norm.gain};
+                                        .gain = spec_.norm.gain,
+                                        .whole = attention_.qk_norm == QkNorm::kWhole};
     return Add({.attributes = attributes,
                 .inputs = {qkv},
                 .weights = {Read(absl::StrCat(prefix, names_.query_norm, ".weight")),

@@ -40,13 +40,15 @@ int64_t ReadSizes(ConfigReader& reader, const Family& family, int64_t least_laye
   attention.kv_heads = ReadKvHeads(reader, family, attention.heads);
   spec.vocab = reader.Required({"vocab_size"});
   int64_t usual_ffn = family.ffn;
-  if (!family.gated) {
+  if (family.has_usual_ffn) {
     usual_ffn = std::min<int64_t>(reader.Int({"expansion_ratio"}, 4), 1 << 20) * spec.hidden;
   }
   layer.mlp.ffn = reader.Int({family.ffn_key, "intermediate_size", "n_inner", "ffn_dim"}, usual_ffn);
   if (reader.Find({"head_dim"}) != nullptr) {
     attention.head_dim = reader.Required({"head_dim"});
   } else if (family.head_dim > 0) {
+    // With null, some classes take hidden size / heads, and others their default.
+    if (reader.Has("head_dim")) reader.Fail("head_dim", "a whole number of at least 1");
     attention.head_dim = family.head_dim;
   } else if (attention.heads > 0 && family.mixture != Mixture::kLatent) {
     if (spec.hidden % attention.heads != 0) {
@@ -261,8 +263,11 @@ void ReadMathematics(ConfigReader& reader, const Family& family, Architecture& s
       spec, reader.Position({"max_position_embeddings", "n_positions", "max_seq_len"}, family.max_position));
   spec.norm.eps = family.norm_eps;
   if (family.norm_eps_key != nullptr) {
+    // The class of a trained family reads one of them.
     spec.norm.eps =
-        reader.Number({family.norm_eps_key, "layer_norm_eps", "layer_norm_epsilon"}, family.norm_eps);
+        IsTrained(family)
+            ? reader.Number({family.norm_eps_key}, family.norm_eps)
+            : reader.Number({family.norm_eps_key, "layer_norm_eps", "layer_norm_epsilon"}, family.norm_eps);
   }
   spec.init_std = reader.Number({family.init_std_key}, spec.init_std);
   ReadRope(reader, family, spec);
@@ -283,7 +288,7 @@ void RefuseOtherActivations(ConfigReader& reader, const Family& family) {
 }
 
 // Refuses a list in which a layer does not attend to all tokens, in families without other layers.
-void RefuseOtherLayers(ConfigReader& reader, const Family& family) {
+void RefuseOtherLayers(ConfigReader& reader, const Family& family, int64_t stated_layers) {
   const Json* types = reader.Find({"layer_types"});
   if (family.windows != Windows::kNone && family.windows != Windows::kAll) return;
   const char* const name = family.full_attention_name;
@@ -291,9 +296,11 @@ void RefuseOtherLayers(ConfigReader& reader, const Family& family) {
   const auto is_full = [&](const Json& type) {
     return type == "full_attention" || (name != nullptr && type == name);
   };
-  if (types != nullptr && types->is_array() && std::all_of(types->begin(), types->end(), is_full)) return;
+  const bool has_all =
+      types != nullptr && types->is_array() && types->size() == static_cast<size_t>(stated_layers);
+  if (has_all && std::all_of(types->begin(), types->end(), is_full)) return;
   const auto must = [](const char* type) {
-    return absl::StrCat("\"", type, "\" throughout (nothing else is implemented)");
+    return absl::StrCat("\"", type, "\" for each layer (nothing else is implemented)");
   };
   if (name == nullptr) return reader.Refuse("layer_types", must("full_attention"));
   reader.Fail("layer_types", must(name));
@@ -316,7 +323,10 @@ bool IsComputed(const FixedField& field, const Json* value) {
 
 void RefuseOtherFixedFields(ConfigReader& reader, const Family& family) {
   for (const FixedField& field : family.fixed_fields) {
-    if (IsComputed(field, reader.Find({field.key}))) continue;
+    // Null is false where a class asks whether the field is true.
+    const bool is_null = field.value != nullptr && absl::string_view(field.value) == "true" &&
+                         reader.Find({field.key}) == nullptr && reader.Has(field.key);
+    if (!is_null && IsComputed(field, reader.Find({field.key}))) continue;
     const std::string must = absl::StrCat(field.value, " (nothing else is implemented)");
     field.is_required ? reader.Fail(field.key, must) : reader.Refuse(field.key, must);
   }
@@ -329,7 +339,7 @@ bool IsOfCode(const Family& family, const Json& architectures) {
 
 // Refuses values of fields for which the trainer's computation would differ from that of the family's class
 // in transformers.
-void RefuseOtherMathematics(ConfigReader& reader, const Family& family) {
+void RefuseOtherMathematics(ConfigReader& reader, const Family& family, int64_t stated_layers) {
   const std::string head = family.class_name;
   // The name if the model was saved without its head.
   const std::string base = absl::StrReplaceAll(head, {{"ForCausalLM", "Model"}, {"LMHeadModel", "Model"}});
@@ -355,7 +365,7 @@ void RefuseOtherMathematics(ConfigReader& reader, const Family& family) {
     reader.Find({"sliding_window_pattern"});
     reader.Find({"_sliding_window_pattern"});
   }
-  RefuseOtherLayers(reader, family);
+  RefuseOtherLayers(reader, family, stated_layers);
   RefuseOtherCode(reader, family);
   RefuseOtherFixedFields(reader, family);
   reader.RefuseTheRest(IsNeutral);
@@ -433,7 +443,7 @@ absl::StatusOr<ConfigModel> ReadConfigJson(absl::string_view json_text, absl::st
   if (family->mixture == Mixture::kLatent) ReadLatentAttention(reader, layer.attention);
   if (family->mixture != Mixture::kNone) ReadExperts(reader, *family, spec);
   const bool has_mlp = FindExperts(spec) == nullptr || NumDenseLayers(spec) > 0;
-  if (has_mlp && MlpOf(spec).ffn == 0) reader.Fail("intermediate_size", "a whole number of at least 1");
+  if (has_mlp && MlpOf(spec).ffn == 0) reader.Fail(family->ffn_key, "a whole number of at least 1");
   ReadWindow(reader, *family, layers, spec);
   ReadNoRopeLayers(reader, *family, layers, spec);
   if (model.model_type == "opt" && reader.Int({"word_embed_proj_dim"}, spec.hidden) != spec.hidden) {
@@ -441,7 +451,7 @@ absl::StatusOr<ConfigModel> ReadConfigJson(absl::string_view json_text, absl::st
   }
   ReadMathematics(reader, *family, spec);
   if (IsTrained(*family)) {
-    RefuseOtherMathematics(reader, *family);
+    RefuseOtherMathematics(reader, *family, layers);
     model.unknown_fields = reader.unknown_fields();
     for (const auto& [key, value] : config.items()) {
       if (IsDropout(key, value)) model.dropouts.push_back(absl::StrCat(key, " = ", value.dump()));

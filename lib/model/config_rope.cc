@@ -52,6 +52,22 @@ std::optional<RopeScaling> ReadLinear(ConfigReader& reader) {
   return RopeScaling{.factor = factor, .kind = RopeScalingKind::kLinear};
 }
 
+// transformers measures the length in max_position_embeddings and ignores an original length in the table.
+RopeScaling ReadDynamic(ConfigReader& reader, const Architecture& spec) {
+  if (reader.Find({"factor"}) == nullptr) reader.Refuse("factor", "a number");
+  return {.factor = reader.Number({"factor"}, 1),
+          .original_max_position = spec.max_position,
+          .kind = RopeScalingKind::kDynamic};
+}
+
+// The type is "dynamic" too, but with an alpha the frequencies do not depend on the length. The rest are
+// fields of published files that the class does not read then.
+RopeScaling ReadNtkAlpha(ConfigReader& reader) {
+  reader.Only("factor", 1.0);
+  for (const char* unused : {"beta_fast", "beta_slow", "mscale", "mscale_all_dim"}) reader.Find({unused});
+  return {.kind = RopeScalingKind::kNtkAlpha, .alpha = reader.Positive({"alpha"}, 0)};
+}
+
 // `mscale` and `mscale_all_dim` are another way to state the attention factor. transformers reads them only
 // if both are there and not 0.
 RopeScaling ReadYarn(ConfigReader& reader, std::optional<int64_t> outer, const Architecture& spec) {
@@ -61,7 +77,12 @@ RopeScaling ReadYarn(ConfigReader& reader, std::optional<int64_t> outer, const A
   scaling.original_max_position = ReadOriginal(reader, outer, spec);
   scaling.beta_fast = reader.Number({"beta_fast"}, scaling.beta_fast);
   scaling.beta_slow = reader.Number({"beta_slow"}, scaling.beta_slow);
-  scaling.truncate = reader.Bool("truncate", scaling.truncate);
+  // Null is false in transformers, and absent is true.
+  const Json* truncate = reader.Find({"truncate"});
+  if (reader.Has("truncate") && (truncate == nullptr || !truncate->is_boolean()))
+    reader.Refuse("truncate", "true or false");
+  else if (truncate != nullptr)
+    scaling.truncate = truncate->get<bool>();
   const double mscale = reader.Number({"mscale"}, 0);
   const double mscale_all_dim = reader.Number({"mscale_all_dim"}, 0);
   if (reader.Find({"attention_factor"}) != nullptr) {
@@ -118,7 +139,7 @@ std::vector<std::string> ReadRopeTable(const Json& object, const Family& family,
                                        Architecture& spec) {
   const char* const must = HasOnlyLongRope(family)
                                ? "\"longrope\" or \"default\""
-                               : "\"llama3\", \"linear\", \"yarn\", \"longrope\" or \"default\"";
+                               : "\"llama3\", \"linear\", \"yarn\", \"longrope\", \"dynamic\" or \"default\"";
   if (!object.is_object()) return {"must be an object"};
   ConfigReader reader(object, "", /*all_spellings=*/true);
   const Json* old_type = reader.Find({"type"});
@@ -136,15 +157,21 @@ std::vector<std::string> ReadRopeTable(const Json& object, const Family& family,
       type.is_string() ? FindRopeScalingKind(type.get<std::string>()) : std::nullopt;
   if (type == "default") {
     reader.Only("factor", 1.0);
-  } else if (!kind.has_value() || (HasOnlyLongRope(family) && kind != RopeScalingKind::kLongRope)) {
+  } else if (!kind.has_value() || kind == RopeScalingKind::kNtkAlpha ||
+             (HasOnlyLongRope(family) && kind != RopeScalingKind::kLongRope)) {
     reader.Refuse(old_type == stated ? "type" : "rope_type",
                   absl::StrCat(must, " (no other scaling is implemented)"));
+    return reader.unknown_fields();  // the fields of another type are not known
   } else if (kind == RopeScalingKind::kLlama3) {
     spec.rope.scaling = ReadLlama3(reader, outer, spec);
   } else if (kind == RopeScalingKind::kLinear) {
     spec.rope.scaling = ReadLinear(reader);
   } else if (kind == RopeScalingKind::kYarn) {
     spec.rope.scaling = ReadYarn(reader, outer, spec);
+  } else if (kind == RopeScalingKind::kDynamic) {
+    spec.rope.scaling = family.has_rope_alpha && reader.Find({"alpha"}) != nullptr
+                            ? ReadNtkAlpha(reader)
+                            : ReadDynamic(reader, spec);
   } else {
     spec.rope.scaling = ReadLongRope(reader, outer, spec);
   }
@@ -160,7 +187,7 @@ const Json* ReadTablesByLayerType(ConfigReader& reader, const Family& family, Ar
   if (tables == nullptr || !tables->contains("sliding_attention")) return tables;
   constexpr char kWindowed[] = "rope_parameters: sliding_attention: ";
   Architecture windowed;
-  windowed.rope.theta = spec.window_rope_theta;
+  windowed.rope.theta = spec.window_rope_theta > 0 ? spec.window_rope_theta : spec.rope.theta;
   for (const std::string& reason :
        ReadRopeTable((*tables)["sliding_attention"], family, std::nullopt, windowed))
     reader.Refuse(absl::StrCat(kWindowed, reason));
@@ -177,23 +204,31 @@ void ReadRopeTables(ConfigReader& reader, const Family& family, Architecture& sp
   ReadRopeShare(reader, family.rope_share_key, family, spec);
   const double outer_theta = spec.rope.theta;
   const bool has_two = family.window_rope_theta > 0;
-  if (has_two) spec.window_rope_theta = reader.Number({"rope_local_base_freq"}, family.window_rope_theta);
+  const char* const window_key = family.window_rope_theta_key;
+  if (has_two && window_key != nullptr)
+    spec.window_rope_theta = reader.Number({window_key}, family.window_rope_theta);
   std::optional<int64_t> original;
   if (HasOnlyLongRope(family)) original = family.original_max_position;
-  if (reader.Find({kOriginal}) != nullptr) original = reader.Position({kOriginal}, spec.max_position);
-  std::optional<RopeScaling> first;
+  // With tables by layer type, transformers ignores it.
+  if (!has_two && reader.Find({kOriginal}) != nullptr)
+    original = reader.Position({kOriginal}, spec.max_position);
+  const Rope outer = spec.rope;
+  std::optional<Rope> first;
   for (const char* table : {"rope_scaling", "rope_parameters"}) {
     const bool is_by_type = has_two && absl::string_view(table) == "rope_parameters";
     const Json* object = is_by_type ? ReadTablesByLayerType(reader, family, spec) : reader.Find({table});
     if (object == nullptr) continue;
-    const bool is_second = spec.rope.scaling.has_value() || first.has_value();
-    first = std::exchange(spec.rope.scaling, std::nullopt);
+    spec.rope = outer;
     for (const std::string& reason : ReadRopeTable(*object, family, original, spec)) {
       reader.Refuse(absl::StrCat(table, ": ", reason));
     }
-    if (is_second && first != spec.rope.scaling)
-      reader.Refuse("rope_scaling", "the same as 'rope_parameters'");
+    if (first.has_value() && *first != spec.rope) {
+      reader.Refuse("rope_scaling", "absent or state the same base, share and scaling as 'rope_parameters'");
+    }
+    first = spec.rope;
   }
+  if (has_two && window_key == nullptr && spec.window_rope_theta == 0)
+    spec.window_rope_theta = spec.rope.theta;
   if (reader.Find({family.rope_theta_key}) != nullptr && spec.rope.theta != outer_theta) {
     reader.Refuse(family.rope_theta_key,
                   absl::StrCat("the same as in the rope table (", spec.rope.theta, ")"));
@@ -229,8 +264,10 @@ Json ScalingTable(const Architecture& spec, const RopeScaling& scaling) {
     }
     return table;
   }
+  if (scaling.kind == RopeScalingKind::kNtkAlpha)
+    return {{"rope_type", NameOf(RopeScalingKind::kDynamic)}, {"factor", 1.0}, {"alpha", scaling.alpha}};
   table["factor"] = scaling.factor;
-  if (scaling.kind == RopeScalingKind::kLinear) return table;
+  if (scaling.kind == RopeScalingKind::kLinear || scaling.kind == RopeScalingKind::kDynamic) return table;
   table[kOriginal] = scaling.original_max_position;
   if (scaling.kind == RopeScalingKind::kLlama3) {
     table["low_freq_factor"] = scaling.low_freq_factor;
@@ -264,7 +301,8 @@ void WriteRope(const Family& family, const Architecture& spec, Json& config) {
   if (scaling.has_value() && scaling->kind == RopeScalingKind::kLongRope)
     config[kOriginal] = scaling->original_max_position;
   if (StatesRopeShare(family)) config[family.rope_share_key] = spec.rope.share;
-  if (family.window_rope_theta > 0) config["rope_local_base_freq"] = spec.window_rope_theta;
+  if (family.window_rope_theta > 0 && family.window_rope_theta_key != nullptr)
+    config[family.window_rope_theta_key] = spec.window_rope_theta;
 }
 
 }  // namespace trainctl::model

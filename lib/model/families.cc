@@ -46,6 +46,14 @@ constexpr ParameterNames Gemma2Names() {
 constexpr ParameterNames kGemma2Names = Gemma2Names();
 constexpr ParameterNames kExaone4Names = kGemma2Names;  // without the norms before
 
+constexpr ParameterNames HunYuanNames() {
+  ParameterNames names = kLlamaNames;
+  names.query_norm = "self_attn.query_layernorm";
+  names.key_norm = "self_attn.key_layernorm";
+  return names;
+}
+constexpr ParameterNames kHunYuanNames = HunYuanNames();
+
 constexpr ParameterNames PhiNames() {
   ParameterNames names = kLlamaNames;
   names.attention_output = "self_attn.dense";
@@ -278,6 +286,7 @@ constexpr Family kCohere = {.model_type = "cohere",
                             .rope_pairs = RopePairs::kNeighbors,
                             .max_position = 8192,
                             .norm_eps = 1e-5,
+                            .rope_theta = 500000,
                             .logit_multiplier = 0.0625,
                             .norm_eps_key = "layer_norm_eps",
                             .logit_multiplier_key = "logit_scale",
@@ -292,8 +301,32 @@ constexpr Family Cohere2() {
   family.window = 4096;
   family.window_period = 4;
   family.no_positions = NoPositions::kUnwindowed;
+  family.rope_theta = 10000;
   family.has_head_dim = false;
   family.class_name = "Cohere2ForCausalLM";
+  return family;
+}
+
+constexpr Family kOlmo2 = {.model_type = "olmo2",
+                           .models = "OLMo 2",
+                           .bias = Bias::kAttentionByFile,
+                           .qk_norm = QkNorm::kWhole,
+                           .norms = NormPlaces::kAfter,
+                           .norm_eps = 1e-5,
+                           .class_name = "Olmo2ForCausalLM",
+                           .names = &kExaone4Names};
+
+constexpr Family Olmo3() {
+  Family family = kOlmo2;
+  family.model_type = "olmo3";
+  family.models = "OLMo 3";
+  family.windows = Windows::kPattern;
+  family.window = 4096;
+  family.window_period = 4;
+  family.rope_theta = 500000;
+  family.window_rope_theta = 500000;
+  family.window_rope_theta_key = nullptr;
+  family.class_name = "Olmo3ForCausalLM";
   return family;
 }
 
@@ -353,6 +386,7 @@ constexpr Family kGpt2 = {.model_type = "gpt2",
                           .learned_positions = true,
                           .max_position = 1024,
                           .norm_eps = 1e-5,
+                          .has_usual_ffn = true,
                           .has_kv_heads = false,
                           .has_head_dim = false,
                           .norm_eps_key = "layer_norm_epsilon",
@@ -447,6 +481,7 @@ constexpr Family kFalcon = {.model_type = "falcon",
                             .tied_default = true,
                             .norms = NormPlaces::kShared,
                             .norm_eps = 1e-5,
+                            .has_usual_ffn = true,
                             .has_multi_query = true,
                             .has_head_dim = false,
                             .norm_eps_key = "layer_norm_epsilon",
@@ -482,6 +517,33 @@ constexpr Family Falcon40b() {
 constexpr FixedField kInternLm3Fields[] = {
     {"attention_bias", "false"}, {"qkv_bias", "false"}, {"mlp_bias", "false"}, {"bias", "false"}};
 
+constexpr FixedField kPhi3Fields[] = {{"full_attn_mod", "1"}, {"interpolate_factor", "1"}};
+
+// The rest are fields of the group's other models, which the class does not read.
+constexpr FixedField kHunYuanFields[] = {
+    {"use_qk_norm", "true"},
+    {"use_cla", "false"},
+    {"use_rotary_pos_emb", "true"},
+    {"mlp_bias", "false"},
+    {"cla_share_factor", nullptr},
+    {"attention_head_dim", nullptr},
+    {"add_classification_head", nullptr},
+    {"class_num", nullptr},
+    {"dense_list", nullptr},
+    {"pool_type", nullptr},
+    {"org_vocab_size", nullptr},
+    {"eod_token_id", nullptr},
+    {"pad_id", nullptr},
+    {"sep_id", nullptr},
+    {"mask_init_id", nullptr},
+    {"num_media_embeds", nullptr},
+    {"im_start_id", nullptr},
+    {"im_end_id", nullptr},
+    {"im_newline_id", nullptr},
+    {"text_start_id", nullptr},
+    {"text_end_id", nullptr},
+};
+
 constexpr FixedField kOptFields[] = {
     {"do_layer_norm_before", "true"},
     {"_remove_final_layer_norm", "false"},
@@ -513,6 +575,7 @@ constexpr Family kFamilies[] = {
      .models = "Qwen 1.5, 2 and 2.5, dense",
      .bias = Bias::kQkv,
      .windows = Windows::kUpper,
+     .window = 4096,
      .max_position = 32768,
      .class_name = "Qwen2ForCausalLM"},
     {.model_type = "qwen2_moe",
@@ -526,6 +589,7 @@ constexpr Family kFamilies[] = {
      .bias = Bias::kAttentionByFile,
      .qk_norm = QkNorm::kHead,
      .windows = Windows::kUpper,
+     .window = 4096,
      .max_position = 32768,
      .head_dim = 128,
      .class_name = "Qwen3ForCausalLM",
@@ -548,7 +612,17 @@ constexpr Family kFamilies[] = {
      .windows = Windows::kEverySecond,
      .mixture = Mixture::kRouted,
      .clamped_gate = true},
-    {.model_type = "olmo2", .models = "OLMo 2", .bias = Bias::kByFile, .qk_norm = QkNorm::kWhole},
+    kOlmo2,
+    Olmo3(),
+    {.model_type = "hunyuan_v1_dense",
+     .models = "HunYuan, dense",
+     .bias = Bias::kAttentionByFile,
+     .qk_norm = QkNorm::kHeadAfterRope,
+     .norm_eps = 1e-5,
+     .has_rope_alpha = true,
+     .fixed_fields = kHunYuanFields,
+     .class_name = "HunYuanDenseV1ForCausalLM",
+     .names = &kHunYuanNames},
     {.model_type = "smollm3",
      .models = "SmolLM 3",
      .bias = Bias::kByFile,
@@ -581,6 +655,8 @@ constexpr Family kFamilies[] = {
      .norm_eps = 1e-5,
      .original_max_position = 4096,
      .states_rope_share = true,
+     .code_class = "Phi3ForCausalLM",
+     .fixed_fields = kPhi3Fields,
      .folder_form = {.qkv = "self_attn.qkv_proj", .gate_up = "mlp.gate_up_proj"},
      .class_name = "Phi3ForCausalLM",
      .names = &kLlamaNames},
@@ -631,8 +707,14 @@ constexpr Family kFamilies[] = {
      .norm = NormKind::kLayer,
      .bias = Bias::kAll,
      .tied_default = true,
-     .embedding_norm = true},
-    {.model_type = "mpt", .models = "MPT", .gated = false, .bias = Bias::kUseBias, .tied_default = true},
+     .embedding_norm = true,
+     .has_usual_ffn = true},
+    {.model_type = "mpt",
+     .models = "MPT",
+     .gated = false,
+     .bias = Bias::kUseBias,
+     .tied_default = true,
+     .has_usual_ffn = true},
     {.model_type = "starcoder2",
      .models = "StarCoder 2",
      .gated = false,

@@ -100,13 +100,15 @@ struct Family {
   double rope_share = 1;
   // original_max_position_embeddings, in families whose only scaling of RoPE is LongRoPE; 0 in others
   int64_t original_max_position = 0;
-  double window_rope_theta = 0;        // rope_local_base_freq; 0 if layers with a window use rope_theta
+  // Base of RoPE in layers with a window, which have no scaling; 0 if they have the RoPE of the others.
+  double window_rope_theta = 0;
   double query_pre_attn_scalar = 256;  // with ScoreScale::kPreAttnScalar
   double attention_softcap = 0;        // attn_logit_softcapping
   double logit_softcap = 0;            // final_logit_softcapping
   double logit_multiplier = 1;
   int64_t head_dim = 0;          // 0 for hidden size / heads
-  int64_t ffn = 0;               // 0 if the field is required or, in families without a gate, 4 * hidden size
+  int64_t ffn = 0;               // 0 if the field is required or follows from the hidden size
+  bool has_usual_ffn = false;    // whether an absent ffn_key means 4 * hidden size
   int64_t rotary_dim = 0;        // with rotary_dim_key
   bool has_kv_heads = true;      // whether config.json can state num_key_value_heads
   bool has_multi_query = false;  // whether multi_query (one key-value head, the default) replaces that field
@@ -116,6 +118,7 @@ struct Family {
   bool states_attention_softcap = false;
   bool states_logit_softcap = false;
   bool states_multipliers = false;  // embedding_multiplier, residual_multiplier, logits_scaling
+  bool has_rope_alpha = false;  // whether an `alpha` in the table of RoPE means RopeScalingKind::kNtkAlpha
   ScoreScale score_scale = ScoreScale::kHeadDim;
   // Keys of config.json.
   const char* norm_eps_key = "rms_norm_eps";  // null if config.json cannot state it
@@ -130,6 +133,7 @@ struct Family {
   const char* qkv_bias_key = nullptr;  // with Bias::kQkv: whether there are biases; default in bias_default
   const char* rope_theta_key = "rope_theta";
   const char* rope_share_key = "partial_rotary_factor";
+  const char* window_rope_theta_key = "rope_local_base_freq";  // null if window_rope_theta equals rope_theta
   // The number of elements of each head that RoPE rotates. A config.json with this field states nothing else
   // about RoPE.
   const char* rotary_dim_key = nullptr;

@@ -35,16 +35,34 @@ std::string PlacesOf(NormPlaces places) {
   return "";
 }
 
+const char* QkNormOf(QkNorm norm) {
+  switch (norm) {
+    case QkNorm::kNone:
+      return "";
+    case QkNorm::kHead:
+      return "norms of queries and keys";
+    case QkNorm::kHeadAfterRope:
+      return "norms of queries and keys after RoPE";
+    case QkNorm::kWhole:
+      return "norms of queries and keys over all heads";
+  }
+  return "";
+}
+
 std::string NormsOf(const Family& family) {
   std::string kind = "RMSNorm";
   if (family.norm == NormKind::kLayer) kind = family.norm_bias ? "LayerNorm" : "LayerNorm without bias";
   if (family.gain == Gain::kOnePlusWeight) absl::StrAppend(&kind, " with a gain of 1 + weight");
-  return Joined({kind, PlacesOf(family.norms),
-                 family.qk_norm == QkNorm::kHead    ? "norms of queries and keys"
-                 : family.qk_norm == QkNorm::kWhole ? "norms of queries and keys over all heads"
-                                                    : "",
+  return Joined({kind, PlacesOf(family.norms), QkNormOf(family.qk_norm),
                  family.embedding_norm ? "a norm of the embedding" : ""},
                 ", ");
+}
+
+// What is different about RoPE in layers with a window.
+const char* OfWindows(const Family& family) {
+  if (family.window_rope_theta == 0) return "";
+  return family.window_rope_theta_key == nullptr ? "no scaling in layers with a window"
+                                                 : "another base in layers with a window";
 }
 
 std::string PositionsOf(const Family& family) {
@@ -58,8 +76,7 @@ std::string PositionsOf(const Family& family) {
   } else if (family.no_positions != NoPositions::kNone) {
     without = "no positions in layers without a window";
   }
-  return Joined({rope, family.window_rope_theta != 0 ? "another base in layers with a window" : "", without},
-                ", ");
+  return Joined({rope, OfWindows(family), without}, ", ");
 }
 
 std::string WindowsOf(const Family& family) {

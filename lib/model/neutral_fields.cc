@@ -98,6 +98,7 @@ constexpr NeutralValue kNeutralValues[] = {
     {"use_bias", "false"},
     {"bias", "false"},
     {"mlp_bias", "false"},
+    {"attention_bias", "false"},
     {"add_bias_linear", "false"},
     {"lm_head_bias", "false"},
     // RMSNorm, by its name or by a flag.

@@ -1,7 +1,12 @@
-// RMSNorm of each head of queries and keys (Henry et al. 2020, arXiv 2010.04245; Dehghani et al. 2023, arXiv
-// 2302.05442), in place on a fused qkv activation. Does not change the values. The backward needs the input,
-// which cannot be computed from the output if a weight is zero, so queries and keys are copied first.
+// RMSNorm of queries and keys in place on a fused qkv activation: of each head (Henry et al. 2020, arXiv
+// 2010.04245; Dehghani et al. 2023, arXiv 2302.05442) or over all heads (OLMo 2, arXiv 2501.00656). Does not
+// change the values. The backward needs the input, which cannot be computed from the output if a weight is
+// zero, so queries and keys are copied first.
+//
+// With tensor parallelism, norms over all heads gather the ranks' sums of each row: of squares in the
+// forward, and of products with the gradient in the backward.
 
+#include "absl/strings/str_cat.h"
 #include "model/operator_common.h"
 
 namespace trainctl::model {
@@ -10,18 +15,33 @@ namespace {
 // Returns the number of normalized elements per row.
 int64_t Cols(const HeadNormAttributes& a) { return (a.heads + a.kv_heads) * a.head_dim; }
 
+bool HasExchanges(const Segment& segment, const HeadNormAttributes& a) {
+  return a.whole && segment.tensor.ranks > 1;
+}
+
+int64_t SumBytes(const Segment& segment, int64_t rows) {
+  return rows * kHeadNormSums * AccumulatorBytes(segment);
+}
+
 void Complete(Segment& segment, Operator& op, const std::string& name) {
   const auto& a = op.As<HeadNormAttributes>();
   const int64_t rows = NumRows(segment, op);
   const int input = AppendValue(segment, name + "_input", rows, Cols(a));
   const DType accumulator = AccumulatorOf(segment.dtype);
-  const int query_rstd = AppendValue(segment, name + "_query_rstd", accumulator, rows, a.heads);
-  const int key_rstd = AppendValue(segment, name + "_key_rstd", accumulator, rows, a.kv_heads);
+  const int query_rstd = AppendValue(segment, name + "_query_rstd", accumulator, rows, a.whole ? 1 : a.heads);
+  const int key_rstd = AppendValue(segment, name + "_key_rstd", accumulator, rows, a.whole ? 1 : a.kv_heads);
   const int output = AppendValue(segment, name, rows, (a.heads + 2 * a.kv_heads) * a.head_dim);
   op.outputs = {output, input, query_rstd, key_rstd};
   op.saved = {input, query_rstd, key_rstd};
   op.in_place_of = op.inputs[0];
   op.input_gradient = InputGradient::kReuseOutputGradient;
+  if (!HasExchanges(segment, a)) return;
+  // The sums of this rank and of all ranks, and copies of the queries in the accumulator type: one in the
+  // forward; input, gradient and a product in the backward.
+  const int64_t sums = (segment.tensor.ranks + 1) * SumBytes(segment, rows);
+  const int64_t queries = rows * a.heads * a.head_dim * AccumulatorBytes(segment);
+  op.forward_temp_bytes = sums + queries;
+  op.backward_temp_bytes = sums + 3 * queries;
 }
 
 Work WorkOfPass(const Segment& segment, const Operator& op, Pass pass, bool accumulate) {
@@ -33,13 +53,27 @@ Work WorkOfPass(const Segment& segment, const Operator& op, Pass pass, bool accu
   return work;
 }
 
+void Exchanges(const Segment& segment, const Operator& op, Pass pass, std::vector<OperatorExchange>& list) {
+  if (!HasExchanges(segment, op.As<HeadNormAttributes>())) return;
+  list.push_back(
+      {.name = HeadNormExchangeName(segment, op, pass),
+       .collective = Collective::kAllGather,
+       .bytes = static_cast<double>(segment.tensor.ranks * SumBytes(segment, NumRows(segment, op)))});
+}
+
 }  // namespace
+
+std::string HeadNormExchangeName(const Segment& segment, const Operator& op, Pass pass) {
+  const std::string& name = segment.values[static_cast<size_t>(op.outputs[0])].name;
+  return absl::StrCat(pass == Pass::kForward ? "sums of " : "sums of the gradient of ", name);
+}
 
 constinit const OperatorEntry kHeadNormOperator = {
     .name = "head norm",
     .passes = {Pass::kForward, Pass::kInputGradient},
     .complete = Complete,
     .work = WorkOfPass,
+    .exchanges = Exchanges,
 };
 
 }  // namespace trainctl::model

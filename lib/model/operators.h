@@ -125,11 +125,14 @@ struct LayerNormAttributes {
   kernels::Gain gain = kernels::Gain::kWeight;
   bool operator==(const LayerNormAttributes&) const = default;
 };
-// The operator's weights are those of queries and of keys. Each is shared by all heads.
+// The operator's weights are those of queries and of keys.
 struct HeadNormAttributes {
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
   double eps = 0;
   kernels::Gain gain = kernels::Gain::kWeight;
+  // Whether there is one norm over all heads of queries, and one over all heads of keys, of all ranks. If
+  // not, each head has its own norm, and all heads of queries (or of keys) share a weight.
+  bool whole = false;
   bool operator==(const HeadNormAttributes&) const = default;
 };
 struct ActivationAttributes {
@@ -231,9 +234,14 @@ std::vector<OperatorExchange> ExchangesOf(const Segment& segment, const Operator
 Work WorkOf(const Segment& segment, const Operator& op, PassSet passes, bool accumulate);
 
 // Names of exchanges, used by both the operator table and lib/nn. TensorExchangeName is for a kTensorExchange
-// operator, and LossExchangeName is for the statistics of the logits that start at row `first_row`.
+// operator, LossExchangeName for the statistics of the logits that start at row `first_row`, and
+// HeadNormExchangeName for the sums of a kHeadNorm operator.
 std::string TensorExchangeName(const Segment& segment, const Operator& op, Pass pass);
 std::string LossExchangeName(int64_t first_row);
+std::string HeadNormExchangeName(const Segment& segment, const Operator& op, Pass pass);
+// Number of sums that each tensor-parallel rank contributes per row to a kHeadNorm operator over all heads:
+// one of queries, one of keys.
+inline constexpr int64_t kHeadNormSums = 2;
 
 // Returns whether a device runs attention as one fused kernel over packed documents (LibTorch's flash
 // attention, which has no soft cap). Otherwise, the device computes fp32 scores in tiles of at most

@@ -74,10 +74,15 @@ Module KeyValueModule(const Architecture& spec, const Layer& layer) {
 
 LatentAttention LatentOf(const Layer& layer) { return layer.attention.latent.value_or(LatentAttention{}); }
 
-// The norm of queries or of keys. `heads` is their number of heads.
-Module QkNormModule(const Attention& a, int64_t heads) {
-  if (a.qk_norm == QkNorm::kNone) return {};
-  return {a.qk_norm == QkNorm::kHead ? a.head_dim : heads * a.head_dim};
+// The norm of queries or of keys that each head has for itself.
+Module HeadNormModule(const Attention& a) {
+  const bool of_heads = a.qk_norm == QkNorm::kHead || a.qk_norm == QkNorm::kHeadAfterRope;
+  return {of_heads ? a.head_dim : 0};
+}
+
+// The norm of queries or of keys over all of their `heads`.
+Module WholeNormModule(const Attention& a, int64_t heads) {
+  return {a.qk_norm == QkNorm::kWhole ? heads * a.head_dim : 0, 0, a.head_dim};
 }
 
 // The modules of an MLP's products into and out of its inner width `ffn`.
@@ -117,12 +122,16 @@ constexpr Slot kLayerSlots[] = {
        return Module{layer.attention.heads * (l.nope_dim + l.value_dim), l.key_value_rank};
      }},
     {&ParameterNames::query_norm, Role::kHeadNorm, Cut::kNone,
-     [](const Architecture&, const Layer& layer) {
-       return QkNormModule(layer.attention, layer.attention.heads);
-     }},
+     [](const Architecture&, const Layer& layer) { return HeadNormModule(layer.attention); }},
     {&ParameterNames::key_norm, Role::kHeadNorm, Cut::kNone,
+     [](const Architecture&, const Layer& layer) { return HeadNormModule(layer.attention); }},
+    {&ParameterNames::query_norm, Role::kNorm, Cut::kRows,
      [](const Architecture&, const Layer& layer) {
-       return QkNormModule(layer.attention, layer.attention.kv_heads);
+       return WholeNormModule(layer.attention, layer.attention.heads);
+     }},
+    {&ParameterNames::key_norm, Role::kNorm, Cut::kRows,
+     [](const Architecture&, const Layer& layer) {
+       return WholeNormModule(layer.attention, layer.attention.kv_heads);
      }},
     {nullptr, Role::kVector, Cut::kRows,  // sinks
      [](const Architecture&, const Layer& layer) {

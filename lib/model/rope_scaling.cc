@@ -11,10 +11,9 @@ namespace trainctl::model {
 namespace {
 
 constexpr std::pair<RopeScalingKind, const char*> kNames[] = {
-    {RopeScalingKind::kLlama3, "llama3"},
-    {RopeScalingKind::kLinear, "linear"},
-    {RopeScalingKind::kYarn, "yarn"},
-    {RopeScalingKind::kLongRope, "longrope"},
+    {RopeScalingKind::kLlama3, "llama3"},   {RopeScalingKind::kLinear, "linear"},
+    {RopeScalingKind::kYarn, "yarn"},       {RopeScalingKind::kLongRope, "longrope"},
+    {RopeScalingKind::kDynamic, "dynamic"}, {RopeScalingKind::kNtkAlpha, "ntk_alpha"},
 };
 
 float Llama3Frequency(const RopeScaling& scaling, float frequency) {
@@ -35,12 +34,12 @@ struct Band {
 };
 
 // "NTK-by-parts" of the paper (arXiv 2309.00071, section 3.2), with bounds in pairs instead of rotations.
-Band YarnBand(const RopeScaling& scaling, double theta, size_t num_pairs) {
+Band YarnBand(const RopeScaling& scaling, double base, size_t num_pairs) {
   const double dim = 2 * static_cast<double>(num_pairs);
   // Returns the index, not rounded, of the pair that makes this many rotations in the original context.
   const auto pair_of = [&](double rotations) {
     const double tokens = static_cast<double>(scaling.original_max_position);
-    return dim * std::log(tokens / (rotations * 2 * std::numbers::pi)) / (2 * std::log(theta));
+    return dim * std::log(tokens / (rotations * 2 * std::numbers::pi)) / (2 * std::log(base));
   };
   Band band{pair_of(scaling.beta_fast), pair_of(scaling.beta_slow)};
   if (scaling.truncate) band = {std::floor(band.low), std::ceil(band.high)};
@@ -87,14 +86,21 @@ bool UsesLongFactor(const RopeScaling& scaling, int64_t seq_len) {
   return scaling.kind == RopeScalingKind::kLongRope && seq_len > scaling.original_max_position;
 }
 
-std::vector<float> RopeFrequencies(const std::optional<RopeScaling>& scaling, double theta,
+double RopeBase(const std::optional<RopeScaling>& scaling, double theta, int64_t rotated_dim) {
+  if (!scaling.has_value() || scaling->kind != RopeScalingKind::kNtkAlpha) return theta;
+  const auto dim = static_cast<double>(rotated_dim);
+  return theta * std::pow(scaling->alpha, dim / (dim - 2));
+}
+
+std::vector<float> RopeFrequencies(const std::optional<RopeScaling>& scaling, double base,
                                    absl::Span<const float> powers, int64_t seq_len) {
   std::vector<float> frequencies(powers.size());
   const auto set = [&](auto frequency_of) {
     for (size_t i = 0; i < powers.size(); ++i) frequencies[i] = frequency_of(i, powers[i]);
     return frequencies;
   };
-  if (!scaling.has_value()) return set([](size_t, float power) { return 1 / power; });
+  const auto unscaled = [](size_t, float power) { return 1 / power; };
+  if (!scaling.has_value()) return set(unscaled);
   const auto factor = static_cast<float>(scaling->factor);
   switch (scaling->kind) {
     case RopeScalingKind::kLlama3:
@@ -102,7 +108,7 @@ std::vector<float> RopeFrequencies(const std::optional<RopeScaling>& scaling, do
     case RopeScalingKind::kLinear:
       return set([&](size_t, float power) { return 1 / power / factor; });
     case RopeScalingKind::kYarn: {
-      const Band band = YarnBand(*scaling, theta, powers.size());
+      const Band band = YarnBand(*scaling, base, powers.size());
       return set([&](size_t i, float power) { return YarnFrequency(scaling->factor, band, i, power); });
     }
     case RopeScalingKind::kLongRope: {
@@ -111,6 +117,9 @@ std::vector<float> RopeFrequencies(const std::optional<RopeScaling>& scaling, do
       TRAINCTL_CHECK(divisors.size() == powers.size());
       return set([&](size_t i, float power) { return 1 / (static_cast<float>(divisors[i]) * power); });
     }
+    case RopeScalingKind::kDynamic:
+    case RopeScalingKind::kNtkAlpha:
+      return set(unscaled);
   }
   return frequencies;
 }

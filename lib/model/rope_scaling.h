@@ -14,10 +14,14 @@ namespace trainctl::model {
 // Which frequencies are divided, and by what. A pair of elements of a head has one frequency. Corresponds to
 // `rope_type` in transformers.
 enum class RopeScalingKind : uint8_t {
-  kLlama3,   // the low ones by the factor (Llama 3.1)
-  kLinear,   // all by the factor (position interpolation, arXiv 2306.15595)
-  kYarn,     // the low ones by the factor (YaRN, arXiv 2309.00071)
-  kLongRope  // each by its own factor (LongRoPE, arXiv 2402.13753)
+  kLlama3,    // the low ones by the factor (Llama 3.1)
+  kLinear,    // all by the factor (position interpolation, arXiv 2306.15595)
+  kYarn,      // the low ones by the factor (YaRN, arXiv 2309.00071)
+  kLongRope,  // each by its own factor (LongRoPE, arXiv 2402.13753)
+  // None up to `original_max_position` tokens. Longer sequences would have another base at each length, so
+  // the model has to end there.
+  kDynamic,
+  kNtkAlpha  // the base is multiplied by alpha^(d / (d - 2)) for d rotated elements (HunYuan)
 };
 
 // Returns the name in transformers, such as "llama3".
@@ -27,11 +31,11 @@ std::optional<RopeScalingKind> FindRopeScalingKind(absl::string_view name);
 
 // A field keeps its default value if the kind of scaling does not use it.
 struct RopeScaling {
-  double factor = 8.0;  // not for kLongRope
+  double factor = 8.0;  // not for kLongRope and kNtkAlpha
   // Only for kLlama3:
   double low_freq_factor = 1.0;
   double high_freq_factor = 4.0;
-  // Context length of the model without scaling, in tokens. Not for kLinear.
+  // Context length of the model without scaling, in tokens. Not for kLinear and kNtkAlpha.
   int64_t original_max_position = 8192;
 
   RopeScalingKind kind = RopeScalingKind::kLlama3;
@@ -48,6 +52,7 @@ struct RopeScaling {
   // tokens and for longer ones.
   std::vector<double> short_factor;
   std::vector<double> long_factor;
+  double alpha = 0;  // only for kNtkAlpha
 
   bool operator==(const RopeScaling&) const = default;
 };
@@ -64,10 +69,14 @@ double LongRopeAttentionFactor(double factor, int64_t original_max_position);
 // `original_max_position` tokens.
 bool UsesLongFactor(const RopeScaling& scaling, int64_t seq_len);
 
-// Returns the frequency of each pair of rotated elements, in radians per token. `powers` has theta^(2 i / d)
-// for each pair i of d rotated elements. Does the same fp32 operations as transformers, so that a frequency
-// of equal powers has the same bits: at position 131,071 one bit is 0.008 rad.
-std::vector<float> RopeFrequencies(const std::optional<RopeScaling>& scaling, double theta,
+// Returns the base of the powers that RopeFrequencies takes: theta, unless the kind of scaling changes it.
+double RopeBase(const std::optional<RopeScaling>& scaling, double theta, int64_t rotated_dim);
+
+// Returns the frequency of each pair of rotated elements, in radians per token. `powers` has base^(2 i / d)
+// for each pair i of d rotated elements, with the base of RopeBase. Does the same fp32 operations as
+// transformers, so that a frequency of equal powers has the same bits: at position 131,071 one bit is 0.008
+// rad.
+std::vector<float> RopeFrequencies(const std::optional<RopeScaling>& scaling, double base,
                                    absl::Span<const float> powers, int64_t seq_len);
 
 }  // namespace trainctl::model

@@ -21,7 +21,6 @@ constexpr char kShare[] = "partial_rotary_factor";
 // Keys of the outermost object.
 constexpr char kScaling[] = "rope_scaling";
 constexpr char kParameters[] = "rope_parameters";
-constexpr char kWindowTheta[] = "rope_local_base_freq";
 constexpr char kOriginal[] = "original_max_position_embeddings";
 
 constexpr char kLayerTypes[] = "layer_types";
@@ -72,8 +71,12 @@ class Updater {
     if (!has_new_name || file_.contains("torch_dtype")) Set("torch_dtype", name);
   }
 
-  // The file may be that of a model without its head.
-  void SetClass() { Copy("architectures"); }
+  // The file may be that of a model without its head, or name the class whose code the folder contains.
+  void SetClass() {
+    const bool is_of_code = family_.code_class != nullptr &&
+                            file_.value("architectures", Json()) == Json::array({family_.code_class});
+    if (!is_of_code) Copy("architectures");
+  }
 
   void SetChangedFields() {
     for (const auto& [key, value] : new_config_.items()) {
@@ -96,7 +99,12 @@ class Updater {
   // These may be in a table, so SetRope sets them.
   bool IsOfRope(const std::string& key) const {
     return key == family_.rope_theta_key || key == family_.rope_share_key || key == kScaling ||
-           key == kWindowTheta || key == kOriginal;
+           key == WindowThetaKey() || key == kOriginal;
+  }
+
+  // The key of the base of RoPE in layers with a window. They may share that of the others.
+  const char* WindowThetaKey() const {
+    return family_.window_rope_theta_key != nullptr ? family_.window_rope_theta_key : family_.rope_theta_key;
   }
 
   Json OldValueOf(const std::string& key) const {
@@ -161,7 +169,7 @@ class Updater {
       Json& of_most = is_by_type ? table["full_attention"] : table;
       of_most = RopeTable(of_most, /*has_theta=*/key == kParameters);
       if (is_by_type) {
-        table["sliding_attention"][kTheta] = new_config_[kWindowTheta];
+        table["sliding_attention"][kTheta] = new_config_[WindowThetaKey()];
         has_window_theta = true;
       }
       has_table = true;
@@ -173,7 +181,7 @@ class Updater {
     if (!has_theta || file_.contains(family_.rope_theta_key)) Copy(family_.rope_theta_key);
     if (!has_share || file_.contains(family_.rope_share_key)) Copy(family_.rope_share_key);
     Copy(kOriginal);
-    if (!has_window_theta || file_.contains(kWindowTheta)) Copy(kWindowTheta);
+    if (!has_window_theta || file_.contains(WindowThetaKey())) Copy(WindowThetaKey());
   }
 
   // A list that ToHuggingFaceConfig does not write, because all layers of the family are of one type.

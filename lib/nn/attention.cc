@@ -1,8 +1,8 @@
 #include "nn/attention.h"
 
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include "device/aten.h"
 #include "kernels/kernels.h"
 
 namespace trainctl::nn {

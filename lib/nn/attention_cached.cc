@@ -1,9 +1,8 @@
 // Attention of the tokens that follow those of a cache.
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
 
+#include "device/aten.h"
 #include "nn/attention.h"
 #include "nn/attention_views.h"
 #include "nn/segment_run.h"

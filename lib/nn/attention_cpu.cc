@@ -1,13 +1,13 @@
 // Attention on the CPU: kernels/attention.h for each document and head of keys and values, dealt to the
 // threads. Who computes what does not change a bit.
 
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <atomic>
 
 #include "base/status.h"
+#include "device/aten.h"
 #include "kernels/kernels.h"
 #include "model/operators.h"
 #include "nn/attention.h"

@@ -3,9 +3,9 @@
 // for packed documents is left alone: with LibTorch 2.11 it makes a new plan in every call, and its backward
 // touches memory that is not there.
 
-#include <ATen/ATen.h>
 #include <ATen/Context.h>
 
+#include "device/aten.h"
 #include "nn/attention.h"
 #include "nn/attention_views.h"
 

@@ -1,11 +1,11 @@
 // Flash attention as LibTorch brings it for CUDA: documents lie one behind another and are told by where
 // they begin, so nothing is padded; query heads share key and value heads within the kernel.
 
-#include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <optional>
 
+#include "device/aten.h"
 #include "nn/attention.h"
 #include "nn/attention_views.h"
 

@@ -1,10 +1,9 @@
 // Attention by matrices of scores, a tile of queries at a time.
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
 #include <utility>
 
+#include "device/aten.h"
 #include "nn/attention.h"
 #include "nn/attention_views.h"
 #include "nn/segment_run.h"

@@ -2,11 +2,10 @@
 // copies elements. Also the parts of the definition of attention that several implementations share.
 #pragma once
 
-#include <ATen/ATen.h>
-
 #include <optional>
 #include <vector>
 
+#include "device/aten.h"
 #include "nn/attention.h"
 
 namespace trainctl::nn {

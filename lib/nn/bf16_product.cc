@@ -1,11 +1,11 @@
 #include "nn/bf16_product.h"
 
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>
 
 #include "base/status.h"
+#include "device/aten.h"
 #include "device/counting_allocator.h"
 #include "kernels/kernels.h"
 

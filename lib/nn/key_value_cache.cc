@@ -1,8 +1,7 @@
 #include "nn/key_value_cache.h"
 
-#include <ATen/ATen.h>
-
 #include "base/status.h"
+#include "device/aten.h"
 
 namespace trainctl::nn {
 

@@ -1,6 +1,6 @@
 #include "nn/loss_over_ranks.h"
 
-#include <ATen/ATen.h>
+#include "device/aten.h"
 
 namespace trainctl::nn {
 namespace {

@@ -1,5 +1,5 @@
-#include <ATen/ATen.h>
 
+#include "device/aten.h"
 #include "nn/operators.h"
 
 namespace trainctl::nn {

@@ -1,7 +1,6 @@
 #include "nn/rope_tables.h"
 
-#include <ATen/ATen.h>
-
+#include "device/aten.h"
 #include "model/graph.h"
 
 namespace trainctl::nn {
@@ -12,10 +11,10 @@ namespace {
 at::Tensor Frequencies(const model::AngleTable& table, int64_t seq_len) {
   const at::Tensor exponents =
       at::arange(0, table.rotated_dim, 2, at::kLong).to(at::kFloat) / table.rotated_dim;
-  const at::Tensor powers = at::pow(table.theta, exponents).contiguous();
-  return at::tensor(
-      model::RopeFrequencies(table.scaling, table.theta,
-                             {powers.const_data_ptr<float>(), static_cast<size_t>(powers.numel())}, seq_len));
+  const double base = model::RopeBase(table.scaling, table.theta, table.rotated_dim);
+  const at::Tensor powers = at::pow(base, exponents).contiguous();
+  return at::tensor(model::RopeFrequencies(
+      table.scaling, base, {powers.const_data_ptr<float>(), static_cast<size_t>(powers.numel())}, seq_len));
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 // and gradients by value id, bound parameters, tokens, and the device with its kernels. Not thread-safe.
 #pragma once
 
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "device/aten.h"
 #include "device/device.h"
 #include "kernels/kernels.h"
 #include "model/segment.h"

@@ -1,13 +1,12 @@
 #include "nn/segment_runner.h"
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "device/aten.h"
 #include "nn/operator_failed.h"
 #include "nn/operators.h"
 #include "nn/segment_run.h"

@@ -1,9 +1,8 @@
 #include "nn/tensor_group.h"
 
-#include <ATen/ATen.h>
-
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "device/aten.h"
 #include "model/operators.h"
 #include "nn/operator_failed.h"
 

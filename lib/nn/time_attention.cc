@@ -1,6 +1,5 @@
 #include "nn/time_attention.h"
 
-#include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <c10/util/Exception.h>
 
@@ -10,6 +9,7 @@
 #include <limits>
 #include <vector>
 
+#include "device/aten.h"
 #include "device/timing.h"
 
 namespace trainctl::nn {

@@ -1,13 +1,12 @@
 #include "nn/token_view.h"
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
 #include <vector>
 
 #include "base/status.h"
+#include "device/aten.h"
 
 namespace trainctl::nn {
 namespace {

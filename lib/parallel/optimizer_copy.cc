@@ -1,7 +1,6 @@
 #include "parallel/optimizer_copy.h"
 
-#include <ATen/ATen.h>
-
+#include "device/aten.h"
 #include "device/device.h"
 
 namespace trainctl::parallel {

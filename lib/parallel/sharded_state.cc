@@ -1,6 +1,5 @@
 #include "parallel/sharded_state.h"
 
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include "base/counter_rng.h"
 #include "base/life_signs.h"
 #include "base/status.h"
+#include "device/aten.h"
 #include "nn/segment_run.h"
 
 namespace trainctl::parallel {

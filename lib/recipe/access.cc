@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "base/status.h"
+#include "model/presets.h"
 
 namespace trainctl::recipe {
 namespace {
@@ -21,12 +22,25 @@ absl::StatusOr<std::string> ReadNamedFile(const std::string& path) {
   if (status.type() == std::filesystem::file_type::not_found) {
     const std::string with_extension = path + ".toml";
     const bool has_extension = std::filesystem::is_regular_file(with_extension, error);
-    return UsageError(
-        absl::StrCat("there is no file ", path,
-                     has_extension ? absl::StrCat("; did you mean ", with_extension, "?") : ""));
+    std::string hint;
+    if (has_extension) {
+      hint = absl::StrCat("; did you mean ", with_extension, "?");
+    } else if (model::Preset(path).ok()) {
+      hint = absl::StrCat("; ", path,
+                          " is a preset: name it in a recipe (trainctl new writes one), or add "
+                          "--set model.preset=",
+                          path, " to a command with a recipe");
+    }
+    return UsageError(absl::StrCat("there is no file ", path, hint));
   }
-  if (std::filesystem::is_directory(status))
-    return UsageError(absl::StrCat(path, " is a folder, not a file"));
+  if (std::filesystem::is_directory(status)) {
+    const bool has_model = std::filesystem::exists(path + "/config.json", error);
+    return UsageError(
+        absl::StrCat(path, " is a folder, not a file",
+                     has_model ? absl::StrCat("; to fine-tune the model in it, run: trainctl new --from ",
+                                              path, " --data FILE.jsonl")
+                               : ""));
+  }
   absl::StatusOr<std::string> text = ReadFile(path, kMaxConfigBytes);
   if (ExitCodeFor(text.status()) == ExitCode::kBadData) return UsageError(text.status().message());
   return text;

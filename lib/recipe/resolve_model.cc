@@ -77,6 +77,10 @@ class ModelResolver {
         return {"factor", "original_max_position"};
       case model::RopeScalingKind::kLongRope:
         return {"original_max_position", "attention_factor", "short_factor", "long_factor"};
+      case model::RopeScalingKind::kDynamic:
+        return {"factor", "original_max_position"};
+      case model::RopeScalingKind::kNtkAlpha:
+        return {"alpha"};
     }
     return {};
   }

@@ -207,7 +207,9 @@ void AddModelFields(Builder& b) {
       .Default(inherited)
       .Accessors(
           [](const Recipe& r, size_t) -> std::optional<Value> {
-            if (r.model.spec.rope.share == 1) return std::nullopt;  // as in recipes stored before it existed
+            // As in recipes stored before it existed.
+            if (r.model.spec.rope.share == 1 && model::BaseOfFamily(r.model.spec.family).rope.share == 1)
+              return std::nullopt;
             return Value(r.model.spec.rope.share);
           },
           [](Recipe& r, size_t, const Value& value) { r.model.spec.rope.share = std::get<double>(value); });
@@ -259,9 +261,10 @@ void AddModelFields(Builder& b) {
   b.AddInput(
        "model.rope_scaling.type",
        "How RoPE frequencies are scaled: `llama3` and `yarn` divide the low ones by the factor, `linear` "
-       "all, and `longrope` each by its own.",
+       "all, and `longrope` each by its own. `dynamic` scales only sequences longer than the model allows "
+       "here, and `ntk_alpha` changes the base.",
        Kind::kString)
-      .Choices({"linear", "llama3", "longrope", "yarn"})
+      .Choices({"dynamic", "linear", "llama3", "longrope", "ntk_alpha", "yarn"})
       .Default("from the preset or folder, otherwise \"llama3\"")
       .Group("rope_scaling", "table")
       .Accessors(
@@ -277,7 +280,7 @@ void AddModelFields(Builder& b) {
           });
   scaling(
       "model.rope_scaling.factor", "RoPE scaling: factor by which the scaled frequencies are divided.",
-      {Scaling::kLinear, Scaling::kLlama3, Scaling::kYarn},
+      {Scaling::kDynamic, Scaling::kLinear, Scaling::kLlama3, Scaling::kYarn},
       [](model::RopeScaling & s) -> auto& { return s.factor; });
   scaling(
       "model.rope_scaling.low_freq_factor", "Llama 3 RoPE scaling: lower end of the blended frequency band.",
@@ -287,9 +290,9 @@ void AddModelFields(Builder& b) {
       {Scaling::kLlama3}, [](model::RopeScaling & s) -> auto& { return s.high_freq_factor; });
   scaling(
       "model.rope_scaling.original_max_position",
-      "RoPE scaling except `linear`: context length of the unscaled model. With `longrope`, longer sequences "
-      "(data.seq_len) use long_factor.",
-      {Scaling::kLlama3, Scaling::kLongRope, Scaling::kYarn},
+      "RoPE scaling except `linear` and `ntk_alpha`: context length of the unscaled model. With `longrope`, "
+      "longer sequences (data.seq_len) use long_factor. With `dynamic` it must equal model.max_position.",
+      {Scaling::kDynamic, Scaling::kLlama3, Scaling::kLongRope, Scaling::kYarn},
       [](model::RopeScaling & s) -> auto& { return s.original_max_position; })
       .Unit("tokens");
   scaling(
@@ -321,6 +324,10 @@ void AddModelFields(Builder& b) {
   scaling(
       "model.rope_scaling.long_factor", "LongRoPE: divisor of each frequency, for longer sequences.",
       {Scaling::kLongRope}, [](model::RopeScaling & s) -> auto& { return s.long_factor; });
+  scaling(
+      "model.rope_scaling.alpha",
+      "NTK-aware scaling: the base is multiplied by alpha^(d / (d - 2)) for d rotated elements of a head.",
+      {Scaling::kNtkAlpha}, [](model::RopeScaling & s) -> auto& { return s.alpha; });
 }
 
 }  // namespace trainctl::recipe

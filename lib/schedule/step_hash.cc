@@ -108,9 +108,9 @@ class GraphAdder {
       s_ << rotated_dim << theta << scaling.has_value();
       if (!scaling) continue;
       const auto& [factor, low, high, original, kind, beta_fast, beta_slow, truncate, attention_factor,
-                   short_factor, long_factor] = *scaling;
+                   short_factor, long_factor, alpha] = *scaling;
       s_ << static_cast<int64_t>(kind) << factor << low << high << original << beta_fast << beta_slow
-         << truncate << attention_factor << short_factor << long_factor;
+         << truncate << attention_factor << short_factor << long_factor << alpha;
     }
   }
 
@@ -194,8 +194,8 @@ class GraphAdder {
     s_ << hidden << eps << static_cast<int64_t>(gain);
   }
   void Add(const model::HeadNormAttributes& a) {
-    const auto& [heads, kv_heads, head_dim, eps, gain] = a;
-    s_ << heads << kv_heads << head_dim << eps << static_cast<int64_t>(gain);
+    const auto& [heads, kv_heads, head_dim, eps, gain, whole] = a;
+    s_ << heads << kv_heads << head_dim << eps << static_cast<int64_t>(gain) << whole;
   }
   void Add(const model::ActivationAttributes& a) {
     const auto& [cols, activation] = a;

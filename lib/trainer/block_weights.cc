@@ -1,7 +1,5 @@
 #include "trainer/block_weights.h"
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -10,6 +8,7 @@
 #include "checkpoint/examine.h"
 #include "checkpoint/finite_values.h"
 #include "checkpoint/model_weights.h"
+#include "device/aten.h"
 #include "layout/box.h"
 #include "trainer/checkpointing.h"
 

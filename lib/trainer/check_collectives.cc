@@ -1,6 +1,5 @@
 #include "trainer/check_collectives.h"
 
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -24,6 +23,7 @@
 #include "comm/communicator.h"
 #include "comm/group.h"
 #include "comm/shared_device.h"
+#include "device/aten.h"
 #include "device/device.h"
 #include "device/error_text.h"
 #include "layout/mesh.h"

@@ -1,4 +1,3 @@
-#include <ATen/ATen.h>
 #include <ATen/Context.h>
 
 #include <cmath>
@@ -6,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <utility>
 #include <vector>
@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "comm/device_backend.h"
+#include "device/aten.h"
 #include "device/error_text.h"
 #include "device/graph.h"
 #include "kernels/kernels.h"

@@ -1,7 +1,5 @@
 #include "trainer/device_operators.h"
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -9,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/counter_rng.h"
 #include "base/dtype.h"
+#include "device/aten.h"
 #include "kernels/kernels.h"
 #include "nn/attention.h"
 #include "optim/optimizer.h"

@@ -1,7 +1,5 @@
 // Held-out loss of a model, in one process.
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -11,6 +9,7 @@
 
 #include "base/json.h"
 #include "data/batch_source.h"
+#include "device/aten.h"
 #include "nn/rope_tables.h"
 #include "nn/segment_runner.h"
 #include "trainer/block_weights.h"

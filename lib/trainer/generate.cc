@@ -1,7 +1,5 @@
 // A checkpoint's model continues a text, in one process.
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -11,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/counter_rng.h"
+#include "device/aten.h"
 #include "tokenizer/text_stream.h"
 #include "trainer/block_weights.h"
 #include "trainer/codec.h"

@@ -1,4 +1,3 @@
-#include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
 #include <cmath>
@@ -9,6 +8,7 @@
 #include "base/dtype.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "device/aten.h"
 #include "device/error_text.h"
 #include "device/timing.h"
 #include "kernels/kernels.h"

@@ -57,8 +57,8 @@ void ShrinkLongRope(int64_t seq_len_before, int64_t seq_len, model::Architecture
   std::optional<model::RopeScaling>& scaling = spec.rope.scaling;
   if (!scaling.has_value() || scaling->kind != model::RopeScalingKind::kLongRope) return;
   const auto num_pairs = static_cast<size_t>(model::RotatedDim(spec) / 2);
-  scaling->short_factor.resize(num_pairs);
-  scaling->long_factor.resize(num_pairs);
+  scaling->short_factor.resize(num_pairs, 1);
+  scaling->long_factor.resize(num_pairs, 1);
   scaling->original_max_position = model::UsesLongFactor(*scaling, seq_len_before) ? seq_len - 1 : seq_len;
 }
 

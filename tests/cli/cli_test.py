@@ -273,7 +273,7 @@ def plans_of_our_own_trainer_show_themselves(c):
         c.expect(c.run(*own, "--explain"), 0, "optimizer state", "What binds", "How reliable it is")
         c.expect(c.run(*own, "--sweep", "train.micro_batch=2,3"), 0, "--sweep: train.micro_batch (3) does not divide")
         c.expect(c.run(*own, "--draw", "--trace", "t.json", "--html", "p.html", "--force"), 0, "wrote p.html", "compute |",
-                 "F forward", "step " + plan["step_hash"])
+                 "F forward", "step hash " + plan["step_hash"])
         trace = json.load(open(c.dir + "/t.json"))
         names = {event["name"] for event in trace["traceEvents"] if event["ph"] == "X"}
         if trace["otherData"]["step_hash"] != plan["step_hash"] or "forward block 1 micro-batch 0" not in names:

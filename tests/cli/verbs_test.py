@@ -240,7 +240,7 @@ def rows_of_a_sweep_appear_as_they_come(c):
 @case
 def what_cannot_be_trained_says_how_it_is_planned(c):
     c.write("m/config.json", json.dumps({
-        "model_type": "olmo2", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+        "model_type": "mpt", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
         "num_attention_heads": 4, "vocab_size": 300}))
     c.write("a.txt", "some text of mine\n" * 200)
     c.write("r.toml", 'recipe_version = 1\n[model]\nfrom = "m"\n[data]\nseq_len = 8\n[[data.train]]\n'
@@ -273,7 +273,7 @@ def models_are_listed(c):
     listed = json.loads(c.expect(0, ["models", "--json"]))
     trained = {family["model_type"] for family in listed["families"] if family["trained"]}  # some have several families
     # The error for a model that is not trained lists the same families.
-    c.write("m/config.json", json.dumps({"model_type": "olmo2", "hidden_size": 8, "intermediate_size": 12,
+    c.write("m/config.json", json.dumps({"model_type": "mpt", "hidden_size": 8, "intermediate_size": 12,
                                          "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 256}))
     said = c.expect(2, ["new", "--from", "m"], "--from: ")
     if sorted(re.search(r"trains model_type ([^;]*)", said).group(1).split(", ")) != sorted(trained):
@@ -355,7 +355,7 @@ def new_from_what_cannot_be_trained(c):
                       '[train]\nsteps = 3\n')
     c.write("a.txt", "text\n" * 2000)
     sizes = {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 256}
-    for config in (None, "{", LFS_POINTER, json.dumps({"model_type": "olmo2", **sizes}), json.dumps({"model_type": "x", **sizes}),
+    for config in (None, "{", LFS_POINTER, json.dumps({"model_type": "mpt", **sizes}), json.dumps({"model_type": "x", **sizes}),
                    json.dumps({"model_type": "llama", "logit_softcap": 3, **sizes})):
         if config is not None:
             c.write("m/config.json", config)
@@ -1157,7 +1157,7 @@ def a_folder_without_a_run_is_evaluated_and_continued(c):
         c.expect(5, verb, "m has weights but no config.json")
     for config, words in (('{"model_type": "mamba"}', ["mamba", "to be trained: llama, mistral"]), ("{", ["not valid JSON"]),
                           (LFS_POINTER, ["config.json is a Git LFS pointer"]),
-                          (json.dumps({**json.load(open(c.dir + "/config.json")), "rope_scaling": {"type": "dynamic", "factor": 4}}),
+                          (json.dumps({**json.load(open(c.dir + "/config.json")), "rope_scaling": {"type": "proportional", "factor": 4}}),
                            ["m/config.json", "dynamic"])):
         c.write("m/config.json", config)
         for verb in both:

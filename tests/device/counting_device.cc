@@ -5,7 +5,6 @@
 // Attention is one launch, as cuDNN's and flash attention are. An operator of LibTorch that is not below ends
 // the process: it would be a launch that nobody counts.
 
-#include <ATen/ATen.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -24,6 +23,7 @@
 #include <tuple>
 #include <utility>
 
+#include "device/aten.h"
 #include "kernels/device_api.h"
 #include "tests/device/counts.h"
 #include "tests/device/plugin_tensors.h"

@@ -3,10 +3,10 @@
 // head_dim], k and v [n, kv_heads, head_dim], lse [heads, n], offsets int32 [documents + 1].
 #pragma once
 
-#include <ATen/ATen.h>
-
 #include <cmath>
 #include <optional>
+
+#include "device/aten.h"
 
 namespace trainctl::test_device {
 

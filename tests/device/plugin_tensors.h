@@ -2,8 +2,8 @@
 // it registers, that their views are as everywhere, and which memory of the host is pinned.
 #pragma once
 
-#include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
+#include <ATen/NativeFunctions.h>
 #include <torch/library.h>
 
 #include <cstdlib>
@@ -11,6 +11,8 @@
 #include <mutex>
 #include <optional>
 #include <set>
+
+#include "device/aten.h"
 
 namespace trainctl::test_device {
 

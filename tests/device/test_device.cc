@@ -11,7 +11,6 @@
 // GPUs does, whether or not another one is done with it that was not named. Operators that have no function
 // below wait for their stream and run at once.
 
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/CPUFallback.h>
@@ -37,11 +36,13 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "comm/gloo_backend.h"
+#include "device/aten.h"
 #include "device/error_text.h"
 #include "kernels/device_api.h"
 #include "tests/device/flash_attention.h"

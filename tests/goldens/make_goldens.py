@@ -171,6 +171,17 @@ VARIANTS = {
     # Llama under the names of PUBLISHED.
     "exaone": dict(num_key_value_heads=2, published="exaone"),
     "internlm2": dict(num_key_value_heads=2, attention_bias=True, published="internlm2"),
+    # One norm over all heads of queries, and one over all heads of keys; norms only after attention and MLP.
+    "olmo2": dict(family="olmo2", num_key_value_heads=2, head_dim=6),
+    # Windows, and RoPE that is scaled only in layers without one.
+    "olmo3": dict(family="olmo3", num_key_value_heads=2, head_dim=6, sliding_window=5, rope_theta=ABSENT,
+                  layer_types=["sliding_attention", "full_attention"],
+                  rope_parameters=dict(sliding_attention=dict(rope_type="default", rope_theta=500.0),
+                                       full_attention=dict(rope_type="yarn", rope_theta=500.0, factor=4.0,
+                                                           original_max_position_embeddings=16))),
+    # Norms of heads after RoPE, whose base is multiplied by a power of alpha.
+    "hunyuan_v1_dense": dict(family="hunyuan_v1_dense", num_key_value_heads=2, head_dim=6, rope_theta=ABSENT,
+                             rope_parameters=dict(rope_type="dynamic", rope_theta=100.0, alpha=50.0, factor=1.0)),
 }
 
 # Families that compute what Llama does, but that the library lacks: the fields of their published config.json that Llama

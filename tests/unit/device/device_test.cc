@@ -1,6 +1,5 @@
 #include "device/device.h"
 
-#include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "device/aten.h"
 #include "device/graph.h"
 #include "kernels/kernels.h"
 

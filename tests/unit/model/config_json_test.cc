@@ -127,9 +127,22 @@ constexpr Published kPublished[] = {
          "tie_word_embeddings": false, "auto_map": {"AutoConfig": "configuration_exaone.ExaoneConfig",
          "AutoModelForCausalLM": "modeling_exaone.ExaoneForCausalLM"}})",
      7818448896, 0},
+    {"microsoft/Phi-3-mini-4k-instruct",
+     R"({"model_type": "phi3", "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 32,
+         "num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 32064, "attention_bias": false,
+         "sliding_window": 2047, "full_attn_mod": 1, "interpolate_factor": 1,
+         "auto_map": {"AutoConfig": "configuration_phi3.Phi3Config",
+         "AutoModelForCausalLM": "modeling_phi3.Phi3ForCausalLM"}})",
+     3821079552, 0},
+    {"allenai/OLMo-2-1124-7B",
+     R"({"model_type": "olmo2", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+         "num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 100352, "rms_norm_eps": 1e-06,
+         "rope_theta": 500000, "attention_bias": false})",
+     7298617344, 0},
     {"internlm/internlm2-7b",
      R"({"model_type": "internlm2", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
          "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 92544, "bias": false,
+         "rope_scaling": {"type": "dynamic", "factor": 2.0}, "max_position_embeddings": 32768,
          "tie_word_embeddings": false, "auto_map": {"AutoConfig": "configuration_internlm2.InternLM2Config",
          "AutoModelForCausalLM": "modeling_internlm2.InternLM2ForCausalLM"}})",
      7737708544, 0},
@@ -341,6 +354,7 @@ TEST(ConfigJson, NormsAndLayersBeyondTheUsualAreRead) {
     EXPECT_EQ(spec.mtp_layers, absl::string_view(published.name) == "deepseek-ai/DeepSeek-V3" ? 1 : 0);
     const bool has_shared = spec.family == "gptj" || spec.family == "falcon";
     EXPECT_EQ(NormPlacesOf(spec), spec.family == "gpt_neox" ? NormPlaces::kParallel
+                                  : spec.family == "olmo2"  ? NormPlaces::kAfter
                                   : has_shared              ? NormPlaces::kShared
                                                             : NormPlaces::kBefore)
         << published.name;
@@ -367,14 +381,14 @@ TEST(ConfigJson, TrainingRefusesWhatTheTrainerLacks) {
                   HasSubstr(absl::StrCat("model.family = \"", model->model_type, "\" (model_type)")));
     }
   }
-  EXPECT_EQ(trained, 13);
+  EXPECT_EQ(trained, 15);
   const absl::Status mixtral = FromHuggingFaceConfig(kPublished[4].config, "config.json").status();
   EXPECT_THAT(std::string(mixtral.message()), HasSubstr("routed experts (num_experts, num_local_experts"));
 }
 
 TEST(ConfigJson, DropoutsThatAreOnAreListed) {
   constexpr char kFormat[] = R"({"model_type": "$0", "hidden_size": 64, "intermediate_size": 96,
-      "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100, "n_positions": 8,
+      "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100, "n_positions": 8, "ffn_dim": 96,
       "num_local_experts": 0, "position_embedding_type": "rope", "layer_types": ["attention", "attention"],
       "resid_pdrop": 0.0, "attention_dropout": 0.1, "embd_pdrop": null, "residual_dropout": 0.25})";
   const auto dropouts = [&](const char* type) {
@@ -391,12 +405,12 @@ TEST(ConfigJson, FieldsThatOnlyTrainingAsksForAreKeptAsReasons) {
   const absl::StatusOr<ConfigModel> model = ReadConfigJson(
       R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
           "num_attention_heads": 4, "vocab_size": 100, "hidden_act": "gelu", "rms_norm_eps": "small",
-          "rope_scaling": {"rope_type": "dynamic", "factor": 2.0}, "logit_scale": 2.0, "n_embd": 64})",
+          "rope_scaling": {"rope_type": "proportional", "factor": 2.0}, "logit_scale": 2.0, "n_embd": 64})",
       "config.json");
   ASSERT_TRUE(model.ok()) << model.status();
   const std::string reasons = absl::StrJoin(model->unknown_fields, "\n");
   for (const char* field : {"'hidden_act' is \"gelu\"", "'rms_norm_eps' is \"small\"", "'logit_scale'",
-                            "rope_scaling: field 'rope_type' is \"dynamic\"", "'n_embd'"}) {
+                            "rope_scaling: field 'rope_type' is \"proportional\"", "'n_embd'"}) {
     EXPECT_THAT(reasons, HasSubstr(field));
   }
 }

@@ -102,6 +102,86 @@ TEST(HuggingFaceConfig, EveryFamilySurvivesTheRoundTrip) {
   }
 }
 
+// A scaling that a config.json of the family cannot state would be lost.
+TEST(HuggingFaceConfig, EveryScalingOfAFamilySurvivesTheRoundTripOrIsRefused) {
+  int accepted = 0;
+  for (const std::string& name : NamedFamilies()) {
+    Architecture spec = BaseOfFamily(name);
+    SetNumLayers(spec, 12);
+    spec.hidden = 64;
+    spec.vocab = 100;
+    SetEach(spec, &Attention::heads, 4);
+    SetEach(spec, &Attention::kv_heads, 4);
+    SetEach(spec, &Attention::head_dim, 16);
+    SetEach(spec, &Mlp::ffn, 96);
+    const std::vector<double> divisors(static_cast<size_t>(RotatedDim(spec) / 2), 1.5);
+    const RopeScaling scalings[] = {
+        {.kind = RopeScalingKind::kLlama3},
+        {.factor = 2, .kind = RopeScalingKind::kLinear},
+        {.factor = 4, .original_max_position = 512, .kind = RopeScalingKind::kYarn},
+        {.original_max_position = 77,
+         .kind = RopeScalingKind::kLongRope,
+         .attention_factor = 1.25,
+         .short_factor = divisors,
+         .long_factor = divisors},
+        {.factor = 2, .original_max_position = spec.max_position, .kind = RopeScalingKind::kDynamic},
+        {.kind = RopeScalingKind::kNtkAlpha, .alpha = 1000},
+    };
+    for (const RopeScaling& scaling : scalings) {
+      spec.rope.scaling = scaling;
+      if (!CheckTrainable(spec).ok()) continue;
+      ++accepted;
+      const std::string text = ToHuggingFaceConfig(spec, DType::kF32);
+      const absl::StatusOr<Architecture> back = FromHuggingFaceConfig(text, "config.json");
+      ASSERT_TRUE(back.ok()) << back.status() << text;
+      EXPECT_EQ(*back, spec) << text;
+    }
+  }
+  EXPECT_GT(accepted, 100);
+}
+
+// transformers takes only one of the tables, so they must not differ.
+TEST(HuggingFaceConfig, TwoTablesOfRopeMustAgree) {
+  const auto error = [](const char* fields) {
+    return FromHuggingFaceConfig(With(fields), "config.json").status().ToString();
+  };
+  constexpr char kYarnTable[] =
+      R"({"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 512, "rope_theta": 500})";
+  EXPECT_THAT(error(absl::StrCat(R"("rope_scaling": {"rope_type": "default", "rope_theta": 500},
+                                    "rope_parameters": )",
+                                 kYarnTable)
+                        .c_str()),
+              HasSubstr("field 'rope_scaling'"));
+  EXPECT_THAT(error(absl::StrCat(R"("rope_scaling": {"rope_type": "yarn", "factor": 4,
+                                    "original_max_position_embeddings": 512}, "rope_parameters": )",
+                                 kYarnTable)
+                        .c_str()),
+              HasSubstr("field 'rope_scaling'"));
+  EXPECT_EQ(
+      error(absl::StrCat(R"("rope_scaling": )", kYarnTable, R"(, "rope_parameters": )", kYarnTable).c_str()),
+      "OK");
+}
+
+// Values that the classes of transformers do not take as the default.
+TEST(HuggingFaceConfig, WhatIsNotTheDefaultIsRefused) {
+  const auto error = [](const char* family, const char* fields) {
+    const std::string text =
+        absl::StrReplaceAll(With(fields), {{"\"llama\"", absl::StrCat("\"", family, "\"")}});
+    return FromHuggingFaceConfig(text, "config.json").status().ToString();
+  };
+  for (const char* truncate : {"null", "0", "\"false\""}) {
+    EXPECT_THAT(error("llama", absl::StrCat(R"("rope_scaling": {"type": "yarn", "factor": 4, "truncate": )",
+                                            truncate, "}")
+                                   .c_str()),
+                HasSubstr("truncate"));
+  }
+  EXPECT_THAT(error("gpt2", R"("layer_norm_eps": 0.05)"), HasSubstr("layer_norm_eps"));
+  EXPECT_THAT(error("internlm3", R"("head_dim": null)"), HasSubstr("head_dim"));
+  EXPECT_THAT(error("falcon", R"("parallel_attn": null)"), HasSubstr("parallel_attn"));
+  for (const char* types : {"[]", R"(["full_attention"])"})
+    EXPECT_THAT(error("llama", absl::StrCat(R"("layer_types": )", types).c_str()), HasSubstr("layer_types"));
+}
+
 // transformers assumes a window of 4,096 tokens if the field is absent, and no window if it is null.
 TEST(HuggingFaceConfig, AMistralHasAWindowUnlessItIsNull) {
   const auto window = [](const char* field) {
@@ -366,7 +446,11 @@ TEST(HuggingFaceConfig, WhatWouldChangeTheMathematicsIsAnErrorThatNamesIt) {
            {R"("use_rope": false)", "field 'use_rope' is false but must be true"},
            {R"("hidden_act": "gelu_new")", "hidden_act"},
            {R"("rope_scaling": {"type": "linear"})", "'factor' is absent but must be a positive number"},
-           {R"("rope_scaling": {"rope_type": "dynamic", "factor": 1.0})", "dynamic"},
+           {R"("rope_scaling": {"rope_type": "proportional", "factor": 1.0})", "proportional"},
+           {R"("rope_scaling": {"rope_type": "ntk_alpha", "alpha": 2.0})", "ntk_alpha"},
+           {R"("rope_scaling": {"rope_type": "dynamic", "alpha": 2.0, "factor": 1.0})",
+            "'alpha' is not known"},
+           {R"("rope_scaling": {"rope_type": "dynamic"})", "'factor' is absent"},
            {R"("rope_scaling": {"rope_type": "default", "factor": 2.0})", "factor"},
            {R"("attention_multiplier": 1.0)", "attention_multiplier"},  // in place of 1 / sqrt(head_dim)
            {R"("scale_depth": 1)", "scale_depth"},
@@ -634,8 +718,9 @@ TEST(HuggingFaceConfig, AGraniteHybridIsDenseOnlyIfItSaysSo) {
   };
   const std::string dense = R"("num_local_experts": 0, "position_embedding_type": "rope")";
   EXPECT_EQ(error(dense + R"(, "layer_types": ["attention", "full_attention"])"), "OK");
-  EXPECT_THAT(error(dense + R"(, "layer_types": ["attention", "mamba"])"),
-              HasSubstr("'layer_types' is [\"attention\",\"mamba\"] but must be \"attention\" throughout"));
+  EXPECT_THAT(
+      error(dense + R"(, "layer_types": ["attention", "mamba"])"),
+      HasSubstr("'layer_types' is [\"attention\",\"mamba\"] but must be \"attention\" for each layer"));
   EXPECT_THAT(error(dense), HasSubstr("field 'layer_types' is absent"));
   const std::string layers = R"("layer_types": ["attention", "attention"])";
   EXPECT_THAT(error(layers), HasSubstr("field 'num_local_experts' is absent"));

@@ -31,7 +31,8 @@ std::vector<Segment> AllSegments() {
   std::vector<Segment> segments = SegmentsOf(spec);
   SetAllLinearBiases(spec, true);
   for (Segment& part : SegmentsOf(spec, {.ranks = 2})) segments.push_back(std::move(part));
-  for (const char* family : {"qwen3", "gemma", "nemotron", "gemma3_text", "cohere2", "phi", "gpt2"}) {
+  for (const char* family :
+       {"qwen3", "gemma", "nemotron", "gemma3_text", "cohere2", "phi", "gpt2", "olmo2"}) {
     Architecture other = *Preset("toy-1m");
     other.family = family;
     ApplyFamily(*FindFamily(family), other);

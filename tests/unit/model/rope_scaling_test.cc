@@ -110,12 +110,20 @@ TEST(RopeScaling, AttentionFactorsAreThoseOfTransformers) {
   EXPECT_EQ(LongRopeAttentionFactor(0.5, 4096), 1);
 }
 
+// By transformers 5.23.0: its class of HunYuan, with a head size of 128.
+TEST(RopeScaling, TheBaseOfNtkAlphaIsThatOfTransformers) {
+  const RopeScaling scaling = {.kind = RopeScalingKind::kNtkAlpha, .alpha = 1000};
+  EXPECT_DOUBLE_EQ(RopeBase(scaling, 10000, 128), 11158839.92507748);
+  EXPECT_EQ(RopeBase(std::nullopt, 10000, 128), 10000);
+  EXPECT_EQ(RopeBase(RopeScaling{}, 500000, 128), 500000);
+}
+
 TEST(RopeScaling, EveryKindIsFoundByItsName) {
-  for (const char* name : {"llama3", "linear", "yarn", "longrope"}) {
+  for (const char* name : {"llama3", "linear", "yarn", "longrope", "dynamic", "ntk_alpha"}) {
     ASSERT_TRUE(FindRopeScalingKind(name).has_value()) << name;
     EXPECT_STREQ(NameOf(*FindRopeScalingKind(name)), name);
   }
-  EXPECT_FALSE(FindRopeScalingKind("dynamic").has_value());
+  EXPECT_FALSE(FindRopeScalingKind("proportional").has_value());
 }
 
 }  // namespace

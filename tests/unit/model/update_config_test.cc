@@ -203,6 +203,7 @@ TEST(UpdateConfig, EveryFamilyIsUpdatedInPlace) {
     SetNumLayers(spec, 3);
     SetEach(spec, &Mlp::ffn, 80);
     if (StatesRope(family)) spec.rope.theta = 12345.5;
+    if (family.window_rope_theta_key == nullptr) spec.window_rope_theta = spec.rope.theta;
     const std::optional<std::string> updated = UpdateConfig(text, spec, DType::kBF16, {});
     ASSERT_TRUE(updated.has_value()) << name << ": " << text;
     // The spec may have a kind that none of its layers is of any more.

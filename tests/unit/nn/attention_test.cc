@@ -1,6 +1,5 @@
 #include "nn/attention.h"
 
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/counter_rng.h"
+#include "device/aten.h"
 #include "device/counting_allocator.h"
 #include "model/graph.h"
 

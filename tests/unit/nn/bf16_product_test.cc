@@ -1,8 +1,9 @@
 #include "nn/bf16_product.h"
 
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
+
+#include "device/aten.h"
 
 namespace trainctl::nn {
 namespace {

@@ -1,12 +1,11 @@
 #include "nn/rope_tables.h"
 
-#include <ATen/ATen.h>
-
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <vector>
 
+#include "device/aten.h"
 #include "gtest/gtest.h"
 #include "model/graph.h"
 

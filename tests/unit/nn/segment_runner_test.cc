@@ -1,6 +1,5 @@
 #include "nn/segment_runner.h"
 
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "base/counter_rng.h"
+#include "device/aten.h"
 #include "device/counting_allocator.h"
 #include "model/families.h"
 #include "model/graph.h"

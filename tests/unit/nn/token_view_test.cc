@@ -1,6 +1,5 @@
 #include "nn/token_view.h"
 
-#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "device/aten.h"
 
 namespace trainctl::nn {
 namespace {

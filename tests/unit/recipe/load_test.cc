@@ -425,7 +425,7 @@ TEST(LoadRecipe, TheDefaultSequenceLengthIsOneThatTheModelSupports) {
 TEST(LoadRecipe, AModelThatCannotBeTrainedSaysWhatCanBeDoneWithIt) {
   FakeWorld world;
   world.files["/cwd/hf/config.json"] =
-      R"({"model_type": "olmo2", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+      R"({"model_type": "mpt", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
           "num_attention_heads": 4, "vocab_size": 300})";
   for (const char* model : {"model.from=hf", "model.preset=mixtral-8x7b"}) {
     std::vector<std::string> sets = {model};

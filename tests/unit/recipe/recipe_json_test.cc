@@ -171,6 +171,7 @@ bool HasOneValueOnly(const std::string& name) {
                                        "model.rope_scaling.attention_factor",
                                        "model.rope_scaling.short_factor",
                                        "model.rope_scaling.long_factor",
+                                       "model.rope_scaling.alpha",
                                        "model.layer_types",
                                        "model.window_rope_theta",
                                        "model.attention_scale",
@@ -224,6 +225,8 @@ TEST(RecipeJson, ModelsOfOtherFamiliesAreStored) {
         "model.family=llama model.rope_scaling={type='yarn',factor=2,original_max_position=99}",
         "model.family=llama model.rope_scaling={type='yarn',factor=2,original_max_position=99,beta_fast=16,"
         "beta_slow=2,truncate=false,attention_factor=1.5}",
+        "model.family=llama model.rope_scaling={type='dynamic',factor=2,original_max_position=8192}",
+        "model.family=hunyuan_v1_dense model.rope_scaling={type='ntk_alpha',alpha=1000}",
         "model.family=phi3 model.rope_share=0.5 model.rope_scaling={type='longrope',original_max_position=99,"
         "attention_factor=1.5,short_factor=[1,1.25,1.5,2],long_factor=[1.5,2,3,4.5]}"}) {
     std::vector<std::string> sets = absl::StrSplit(family, ' ');

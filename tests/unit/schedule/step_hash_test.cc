@@ -89,9 +89,9 @@ class FieldChanger {
     for (auto& [head_dim, theta, scaling] : angles) {
       Change(head_dim, theta);
       auto& [factor, low, high, original, kind, beta_fast, beta_slow, truncate, attention_factor,
-             short_factor, long_factor] = scaling.value();
+             short_factor, long_factor, alpha] = scaling.value();
       Change(factor, low, high, original, kind, beta_fast, beta_slow, truncate, attention_factor,
-             short_factor, long_factor);
+             short_factor, long_factor, alpha);
       const model::RopeScaling kept = *scaling;
       scaling.reset();
       Expect();
@@ -157,12 +157,10 @@ class FieldChanger {
   void ChangeAttributes(Attributes& attributes) {
     using namespace model;  // NOLINT(google-build-using-namespace)
     if constexpr (std::is_same_v<Attributes, RopeAttributes> ||
-                  std::is_same_v<Attributes, AttentionAttributes>) {
+                  std::is_same_v<Attributes, AttentionAttributes> ||
+                  std::is_same_v<Attributes, HeadNormAttributes>) {
       auto& [a, b, c, d, e, f] = attributes;
       Change(a, b, c, d, e, f);
-    } else if constexpr (std::is_same_v<Attributes, HeadNormAttributes>) {
-      auto& [a, b, c, d, e] = attributes;
-      Change(a, b, c, d, e);
     } else if constexpr (std::is_same_v<Attributes, LinearCrossEntropyAttributes>) {
       auto& [a, b, c, d, e] = attributes;
       Change(a, b, c, d, e);

@@ -1,7 +1,6 @@
 // The trainer against transformers and PyTorch: logits, loss, every gradient and twenty AdamW steps
 // of tiny models, in fp32. The expected numbers lie in tests/goldens, with the script that made them.
 
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,6 +13,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +21,7 @@
 #include "checkpoint/model_folder.h"
 #include "checkpoint/safetensors.h"
 #include "comm/communicator.h"
+#include "device/aten.h"
 #include "model/architecture.h"
 #include "model/config_json.h"
 #include "model/folder_form.h"
@@ -259,6 +260,11 @@ constexpr Switch kSwitches[] = {
          divisors->resize(num_pairs, 1);
      }},
     {"qk norm", [](model::Architecture& s) { SetEach(s, &model::Attention::qk_norm, model::QkNorm::kNone); }},
+    {"qk norm after rope",
+     [](model::Architecture& s) {
+       if (model::AttentionOf(s).qk_norm == model::QkNorm::kHeadAfterRope)
+         SetEach(s, &model::Attention::qk_norm, model::QkNorm::kHead);
+     }},
     {"qkv bias", [](model::Architecture& s) { SetEach(s, &model::Attention::qkv_bias, false); }},
     {"output bias", [](model::Architecture& s) { SetEach(s, &model::Attention::out_bias, false); }},
     {"mlp bias", [](model::Architecture& s) { SetEach(s, &model::Mlp::bias, false); }},
@@ -514,16 +520,18 @@ TEST(LoadModelFolderTest, F16WeightsHaveTheirValuesAsFloats) {
   OrDie(RemoveAll(folder));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Variants, GoldenTest,
-    testing::Values("plain", "gqa", "tied", "rope_scaled", "biased", "packed", "qwen3", "mistral", "gemma",
-                    "starcoder2", "arcee", "nemotron", "stablelm", "helium", "ernie4_5", "rope_linear",
-                    "mistral_window", "qwen2_window", "ministral", "gemma2", "vaultgemma", "gemma3",
-                    "granite", "smollm3", "cohere", "cohere2", "exaone4", "phi", "phi3", "glm", "glm4",
-                    "gpt_neox", "gpt2", "rope_yarn", "rope_yarn_mscale", "qwen2_yarn", "phi3_longrope_short",
-                    "phi3_longrope_long", "gpt_bigcode", "gptj", "opt", "granitemoehybrid",
-                    "gpt_neox_sequential", "falcon", "falcon_40b", "internlm3", "exaone", "internlm2"),
-    [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Variants, GoldenTest,
+                         testing::Values("plain", "gqa", "tied", "rope_scaled", "biased", "packed", "qwen3",
+                                         "mistral", "gemma", "starcoder2", "arcee", "nemotron", "stablelm",
+                                         "helium", "ernie4_5", "rope_linear", "mistral_window",
+                                         "qwen2_window", "ministral", "gemma2", "vaultgemma", "gemma3",
+                                         "granite", "smollm3", "cohere", "cohere2", "exaone4", "phi", "phi3",
+                                         "glm", "glm4", "gpt_neox", "gpt2", "rope_yarn", "rope_yarn_mscale",
+                                         "qwen2_yarn", "phi3_longrope_short", "phi3_longrope_long",
+                                         "gpt_bigcode", "gptj", "opt", "granitemoehybrid",
+                                         "gpt_neox_sequential", "falcon", "falcon_40b", "internlm3", "exaone",
+                                         "internlm2", "olmo2", "olmo3", "hunyuan_v1_dense"),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace trainctl
