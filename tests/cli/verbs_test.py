@@ -1158,7 +1158,7 @@ def a_folder_without_a_run_is_evaluated_and_continued(c):
     for config, words in (('{"model_type": "mamba"}', ["mamba", "to be trained: llama, mistral"]), ("{", ["not valid JSON"]),
                           (LFS_POINTER, ["config.json is a Git LFS pointer"]),
                           (json.dumps({**json.load(open(c.dir + "/config.json")), "rope_scaling": {"type": "proportional", "factor": 4}}),
-                           ["m/config.json", "dynamic"])):
+                           ["m/config.json", "proportional"])):
         c.write("m/config.json", config)
         for verb in both:
             c.expect(6, verb, *words)

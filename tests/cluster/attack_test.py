@@ -22,7 +22,7 @@ import http2  # noqa: E402
 from cluster_case import PATIENCE, Case, expect, expect_code, expect_nothing_left  # noqa: E402
 from hosts import Hosts  # noqa: E402
 
-SECONDS = 2  # of each attack
+SECONDS = 1  # of each attack
 LIMIT_BYTES = 1 << 30
 MOST_BYTES = 300 << 20
 STATUS = b"/trainctl.v1.Admin/Status"

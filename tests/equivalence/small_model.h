@@ -27,9 +27,9 @@ inline model::Architecture SmallModel(int64_t layers, bool tied) {
 }
 
 // Between them, the families have every operator and every kind of layer.
-enum class Variant { kLlama, kTiedGpt2, kTiedGemma3, kNemotron, kTiedCohere2, kPhi, kExaone4 };
+enum class Variant { kLlama, kTiedGpt2, kTiedGemma3, kNemotron, kTiedCohere2, kPhi, kOlmo2 };
 inline constexpr const char* kVariantNames[] = {"llama",        "tied gpt2", "tied gemma3", "nemotron",
-                                                "tied cohere2", "phi",       "exaone4"};
+                                                "tied cohere2", "phi",       "olmo2"};
 inline constexpr int kNumVariants = std::size(kVariantNames);
 
 inline model::Architecture SmallModel(int64_t layers, Variant variant) {
@@ -68,7 +68,7 @@ inline model::Architecture SmallModel(int64_t layers, Variant variant) {
     spec.family = "phi";
     SetAllLinearBiases(spec, true);
   }
-  if (variant == Variant::kExaone4) spec.family = "exaone4";
+  if (variant == Variant::kOlmo2) spec.family = "olmo2";
   ApplyFamily(*model::FindFamily(spec.family), spec);
   return spec;
 }
