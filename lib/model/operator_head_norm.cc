@@ -6,6 +6,8 @@
 // With tensor parallelism, norms over all heads gather the ranks' sums of each row: of squares in the
 // forward, and of products with the gradient in the backward.
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "model/operator_common.h"
 
@@ -36,12 +38,14 @@ void Complete(Segment& segment, Operator& op, const std::string& name) {
   op.in_place_of = op.inputs[0];
   op.input_gradient = InputGradient::kReuseOutputGradient;
   if (!HasExchanges(segment, a)) return;
-  // The sums of this rank and of all ranks, and copies of the queries in the accumulator type: one in the
-  // forward; input, gradient and a product in the backward.
-  const int64_t sums = (segment.tensor.ranks + 1) * SumBytes(segment, rows);
-  const int64_t queries = rows * a.heads * a.head_dim * AccumulatorBytes(segment);
-  op.forward_temp_bytes = sums + queries;
-  op.backward_temp_bytes = sums + 3 * queries;
+  // While sums are exchanged: those of this rank, a copy of them in one tensor, those of all ranks, and the
+  // totals. Before and after: copies of the queries in the accumulator type, one in the forward; input,
+  // gradient and a product in the backward, which is then summed over the rows.
+  const int64_t sums = SumBytes(segment, rows);
+  const int64_t exchanged = (segment.tensor.ranks + 3) * sums;
+  const int64_t row = a.heads * a.head_dim * AccumulatorBytes(segment);
+  op.forward_temp_bytes = std::max(exchanged, sums + rows * row);
+  op.backward_temp_bytes = std::max(exchanged, sums + 3 * rows * row + row);
 }
 
 Work WorkOfPass(const Segment& segment, const Operator& op, Pass pass, bool accumulate) {

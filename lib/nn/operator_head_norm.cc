@@ -72,13 +72,17 @@ void ForwardOverRanks(SegmentRun& run, const model::Operator& op) {
   const at::Tensor& qkv = run.Value(op.outputs[0]);
   const at::Tensor& input = run.Value(op.outputs[1]);
   const auto both = QueriesAndKeys(op);
+  const auto squares_of = [&](const Norms& norms) { return Wide(input, norms).square_().sum(1); };
   const at::Tensor squares =
-      SumOverRanks(run, op, model::Pass::kForward,
-                   {Wide(input, both[0]).square_().sum(1), Wide(input, both[1]).square_().sum(1)});
+      SumOverRanks(run, op, model::Pass::kForward, {squares_of(both[0]), squares_of(both[1])});
   for (size_t i = 0; i < both.size(); ++i) {
     at::Tensor& rstd = run.Value(both[i].rstd);
     const auto dim = static_cast<double>(both[i].dim * run.tensor().size());
-    rstd.copy_(squares.select(0, static_cast<int64_t>(i)).div(dim).add_(a.eps).rsqrt_().unsqueeze(1));
+    rstd.copy_(squares.select(0, static_cast<int64_t>(i))
+                   .div(dim)
+                   .add_(static_cast<float>(a.eps))
+                   .rsqrt_()
+                   .unsqueeze(1));
     at::Tensor y = Wide(input, both[i]).mul_(rstd).mul_(GainOf(run, both[i], a.gain));
     qkv.narrow(1, both[i].first_col, both[i].dim).copy_(y);
   }
