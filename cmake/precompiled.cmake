@@ -2,8 +2,8 @@
 # change to one compiles what includes it and no more. The linter does without: there a file that forgets an include
 # is found.
 
-# For modules, programs, verbs and tests; for each kind as many as there are ways to compile it, since a compiler takes one
-# only where the options are the same.
+# For modules, programs, verbs (programs' sources that include CLI11) and tests. Each kind has as many as there are ways
+# to compile it, since a compiler takes one only where the options are the same.
 function(trainctl_use_precompiled target kind)
   get_target_property(options ${target} COMPILE_OPTIONS)
   get_target_property(optimized ${target} TRAINCTL_OPTIMIZED)

@@ -80,7 +80,7 @@ std::string Activity(const Report& report) {
   return HasNoStepYet(report) ? ActivityBeforeFirstStep(first->step, first->phase) : first->phase;
 }
 
-bool SharesDevices(const run::RunFolder& run) {
+bool RunSharesDevices(const run::RunFolder& run) {
   const absl::StatusOr<std::string> text = ReadFile(run.plan_path());
   const absl::StatusOr<Json> plan = text.ok() ? ParseJson(*text, run.plan_path()) : text.status();
   if (!plan.ok() || !plan->is_object()) return false;
@@ -95,7 +95,7 @@ absl::StatusOr<Report> MakeReport(const std::string& path) {
   TRAINCTL_ASSIGN_OR_RETURN(report.state, run.ReadState());
   if (!report.state.damage.empty()) std::fprintf(stderr, "warning: %s\n", report.state.damage.c_str());
   report.checkpoints = run.Checkpoints();
-  report.shares_devices = SharesDevices(run);
+  report.shares_devices = RunSharesDevices(run);
   if (const absl::StatusOr<std::string> record = ReadFile(run.data_path()); record.ok()) {
     report.uses = data::ParseSourceUses(*record);
   }

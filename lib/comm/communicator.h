@@ -13,14 +13,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "comm/c10d.h"
 #include "comm/group.h"
 #include "device/device.h"
-
-// Its headers include all of ATen.
-namespace c10d {
-class Backend;
-class Store;
-}  // namespace c10d
 
 namespace trainctl::comm {
 

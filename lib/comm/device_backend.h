@@ -1,17 +1,10 @@
 // Creates the collectives of a device's plugin, such as NCCL.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "comm/c10d.h"
 #include "device/device.h"
-
-// Its headers include all of ATen.
-namespace c10d {
-class Backend;
-class Store;
-}  // namespace c10d
 
 namespace trainctl::comm {
 

@@ -2,17 +2,10 @@
 // because the system's Gloo headers are older than the Gloo inside LibTorch.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <string>
 
 #include "absl/time/time.h"
-
-// Its headers include all of ATen.
-namespace c10d {
-class Backend;
-class Store;
-}  // namespace c10d
+#include "comm/c10d.h"
 
 namespace trainctl::comm {
 

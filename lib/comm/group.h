@@ -19,8 +19,6 @@
 // be used by only one thread at a time. Different groups may be used by different threads at the same time.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -33,14 +31,9 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "base/life_signs.h"
+#include "comm/c10d.h"
 #include "comm/combine.h"
 #include "device/device.h"
-
-// Its headers include all of ATen.
-namespace c10d {
-class Backend;
-class Work;
-}  // namespace c10d
 
 namespace trainctl::comm {
 

@@ -1,6 +1,6 @@
-#include <torch/csrc/distributed/c10d/Backend.hpp>
-
 // What a group does between devices: calls of the device's library, queued on the calling thread's stream.
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "base/status.h"
 #include "comm/group.h"

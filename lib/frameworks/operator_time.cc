@@ -207,8 +207,8 @@ double QuantizeKernels(const WorkItem& item, const Workload& w) {
 
 // One of the products that an item stands for. Those of experts run `expert_streams` at a time, unless they
 // are one kernel.
-double ProductSeconds(const WorkItem& item, const Workload& w, Precision precision,
-                      simulate::MatmulShape shape) {
+double SecondsOfOneProduct(const WorkItem& item, const Workload& w, Precision precision,
+                           simulate::MatmulShape shape) {
   const auto launch = [&](double batch) {
     shape.batch = batch;
     return batch > 0 ? simulate::MatmulSeconds(*w.device, precision, shape) : 0;
@@ -244,8 +244,8 @@ ForwardBackward ProductsSeconds(const WorkItem& item, const Workload& w) {
   const Precision precision = low || !w.IsFp8() ? w.precision : Precision::kBf16;
   const double rows = item.expert ? ExpertRows(item.rows, low ? w.precision : Precision::kBf16) : item.rows;
   const auto product = [&](Precision of, double m, double inner, double columns, double result_bytes) {
-    return ProductSeconds(item, w, of,
-                          {.rows = m, .inner = inner, .columns = columns, .result_bytes = result_bytes});
+    return SecondsOfOneProduct(item, w, of,
+                               {.rows = m, .inner = inner, .columns = columns, .result_bytes = result_bytes});
   };
   const bool adds = w.framework->accumulates_in_product;
   const Precision of_gradients = low && w.half_weight_gradients ? Precision::kBf16 : precision;

@@ -48,7 +48,7 @@ int64_t ReadSizes(ConfigReader& reader, const Family& family, int64_t least_laye
     attention.head_dim = reader.Required({"head_dim"});
   } else if (family.head_dim > 0) {
     // With null, some classes take hidden size / heads, and others their default.
-    if (reader.Has("head_dim")) reader.Fail("head_dim", "a whole number of at least 1");
+    if (reader.FindWithNull("head_dim") != nullptr) reader.Fail("head_dim", "a whole number of at least 1");
     attention.head_dim = family.head_dim;
   } else if (attention.heads > 0 && family.mixture != Mixture::kLatent) {
     if (spec.hidden % attention.heads != 0) {
@@ -315,18 +315,17 @@ void RefuseOtherCode(ConfigReader& reader, const Family& family) {
   reader.Refuse("auto_map", absl::StrCat("one whose AutoModelForCausalLM is ", family.code_class));
 }
 
-// Whether the value of a field, null if it is absent, is the one that trainctl computes.
+// Whether the value of a field is the one that trainctl computes. A null pointer stands for an absent field.
+// A null in the file is false where a class asks whether the field is true, and the default elsewhere.
 bool IsComputed(const FixedField& field, const Json* value) {
-  if (value == nullptr) return !field.is_required;
+  const bool asks_for_true = field.value != nullptr && absl::string_view(field.value) == "true";
+  if (value == nullptr || (value->is_null() && !asks_for_true)) return !field.is_required;
   return field.value == nullptr || *value == Json::parse(field.value);
 }
 
 void RefuseOtherFixedFields(ConfigReader& reader, const Family& family) {
   for (const FixedField& field : family.fixed_fields) {
-    // Null is false where a class asks whether the field is true.
-    const bool is_null = field.value != nullptr && absl::string_view(field.value) == "true" &&
-                         reader.Find({field.key}) == nullptr && reader.Has(field.key);
-    if (!is_null && IsComputed(field, reader.Find({field.key}))) continue;
+    if (IsComputed(field, reader.FindWithNull(field.key))) continue;
     const std::string must = absl::StrCat(field.value, " (nothing else is implemented)");
     field.is_required ? reader.Fail(field.key, must) : reader.Refuse(field.key, must);
   }
@@ -395,8 +394,7 @@ namespace {
 bool StatesFixedFields(const Json& config, const Family& family) {
   return std::all_of(family.fixed_fields.begin(), family.fixed_fields.end(), [&](const FixedField& field) {
     const auto stated = config.find(field.key);
-    const bool is_absent = stated == config.end() || stated->is_null();
-    return IsComputed(field, is_absent ? nullptr : &*stated);
+    return IsComputed(field, stated == config.end() ? nullptr : &*stated);
   });
 }
 

@@ -34,6 +34,13 @@ const Json* ConfigReader::Find(std::initializer_list<const char*> keys) {
   return nullptr;
 }
 
+const Json* ConfigReader::FindWithNull(const char* key) {
+  const auto it = object_.find(key);
+  if (it == object_.end()) return nullptr;
+  seen_.insert(key);
+  return &*it;
+}
+
 int64_t ConfigReader::Int(std::initializer_list<const char*> keys, int64_t fallback) {
   const Json* value = Find(keys);
   if (value == nullptr) return fallback;

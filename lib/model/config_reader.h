@@ -26,6 +26,8 @@ class ConfigReader {
 
   // Returns the first of `keys` that is there and not null (transformers takes null as the default).
   const Json* Find(std::initializer_list<const char*> keys);
+  // Like Find, but also returns null, where transformers does not take it as the default.
+  const Json* FindWithNull(const char* key);
   // Whether the field is there, null or not.
   bool Has(const char* key) const { return object_.contains(key); }
 

@@ -77,12 +77,10 @@ RopeScaling ReadYarn(ConfigReader& reader, std::optional<int64_t> outer, const A
   scaling.original_max_position = ReadOriginal(reader, outer, spec);
   scaling.beta_fast = reader.Number({"beta_fast"}, scaling.beta_fast);
   scaling.beta_slow = reader.Number({"beta_slow"}, scaling.beta_slow);
-  // Null is false in transformers, and absent is true.
-  const Json* truncate = reader.Find({"truncate"});
-  if (reader.Has("truncate") && (truncate == nullptr || !truncate->is_boolean()))
-    reader.Refuse("truncate", "true or false");
-  else if (truncate != nullptr)
-    scaling.truncate = truncate->get<bool>();
+  const Json* truncate = reader.FindWithNull("truncate");
+  const bool is_bool = truncate != nullptr && truncate->is_boolean();
+  if (truncate != nullptr && !is_bool) reader.Refuse("truncate", "true or false");
+  if (is_bool) scaling.truncate = truncate->get<bool>();
   const double mscale = reader.Number({"mscale"}, 0);
   const double mscale_all_dim = reader.Number({"mscale_all_dim"}, 0);
   if (reader.Find({"attention_factor"}) != nullptr) {
@@ -301,8 +299,17 @@ void WriteRope(const Family& family, const Architecture& spec, Json& config) {
   if (scaling.has_value() && scaling->kind == RopeScalingKind::kLongRope)
     config[kOriginal] = scaling->original_max_position;
   if (StatesRopeShare(family)) config[family.rope_share_key] = spec.rope.share;
-  if (family.window_rope_theta > 0 && family.window_rope_theta_key != nullptr)
+  if (family.window_rope_theta == 0) return;
+  if (family.window_rope_theta_key != nullptr) {
     config[family.window_rope_theta_key] = spec.window_rope_theta;
+  } else if (spec.window_rope_theta != family.window_rope_theta) {
+    // From rope_theta, transformers 5 takes only the base of the layers without a window.
+    Json full = scaling.has_value() ? ScalingTable(spec, *scaling) : Json{{"rope_type", "default"}};
+    full["rope_theta"] = spec.rope.theta;
+    config["rope_parameters"] = {
+        {"full_attention", full},
+        {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", spec.window_rope_theta}}}};
+  }
 }
 
 }  // namespace trainctl::model

@@ -99,12 +99,7 @@ class Updater {
   // These may be in a table, so SetRope sets them.
   bool IsOfRope(const std::string& key) const {
     return key == family_.rope_theta_key || key == family_.rope_share_key || key == kScaling ||
-           key == WindowThetaKey() || key == kOriginal;
-  }
-
-  // The key of the base of RoPE in layers with a window. They may share that of the others.
-  const char* WindowThetaKey() const {
-    return family_.window_rope_theta_key != nullptr ? family_.window_rope_theta_key : family_.rope_theta_key;
+           (window_theta_key_ != nullptr && key == window_theta_key_) || key == kOriginal;
   }
 
   Json OldValueOf(const std::string& key) const {
@@ -169,7 +164,9 @@ class Updater {
       Json& of_most = is_by_type ? table["full_attention"] : table;
       of_most = RopeTable(of_most, /*has_theta=*/key == kParameters);
       if (is_by_type) {
-        table["sliding_attention"][kTheta] = new_config_[WindowThetaKey()];
+        // Without a key of its own, it is that of the other layers.
+        table["sliding_attention"][kTheta] =
+            new_config_[window_theta_key_ != nullptr ? window_theta_key_ : family_.rope_theta_key];
         has_window_theta = true;
       }
       has_table = true;
@@ -181,7 +178,8 @@ class Updater {
     if (!has_theta || file_.contains(family_.rope_theta_key)) Copy(family_.rope_theta_key);
     if (!has_share || file_.contains(family_.rope_share_key)) Copy(family_.rope_share_key);
     Copy(kOriginal);
-    if (!has_window_theta || file_.contains(WindowThetaKey())) Copy(WindowThetaKey());
+    if (window_theta_key_ == nullptr) return;
+    if (!has_window_theta || file_.contains(window_theta_key_)) Copy(window_theta_key_);
   }
 
   // A list that ToHuggingFaceConfig does not write, because all layers of the family are of one type.
@@ -200,6 +198,7 @@ class Updater {
   const Json old_config_;
   const Json new_config_;
   const Family& family_;
+  const char* const window_theta_key_ = family_.window_rope_theta_key;
 };
 
 }  // namespace

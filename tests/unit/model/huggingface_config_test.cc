@@ -140,6 +140,19 @@ TEST(HuggingFaceConfig, EveryScalingOfAFamilySurvivesTheRoundTripOrIsRefused) {
   EXPECT_GT(accepted, 100);
 }
 
+// From rope_theta alone, transformers 5 would take the default base for OLMo 3's layers with a window.
+TEST(HuggingFaceConfig, AnotherBaseOfOlmo3IsStatedForBothTypesOfLayers) {
+  Architecture spec = *FromHuggingFaceConfig(
+      absl::StrReplaceAll(With(R"("rope_theta": 500000)"), {{"\"llama\"", "\"olmo3\""}}), "config.json");
+  EXPECT_FALSE(Json::parse(ToHuggingFaceConfig(spec, DType::kF32)).contains("rope_parameters"));
+  spec.rope.theta = spec.window_rope_theta = 7000;
+  const std::string text = ToHuggingFaceConfig(spec, DType::kF32);
+  const Json tables = Json::parse(text)["rope_parameters"];
+  EXPECT_EQ(tables["sliding_attention"]["rope_theta"], 7000);
+  EXPECT_EQ(tables["full_attention"]["rope_theta"], 7000);
+  EXPECT_EQ(*FromHuggingFaceConfig(text, "config.json"), spec);
+}
+
 // transformers takes only one of the tables, so they must not differ.
 TEST(HuggingFaceConfig, TwoTablesOfRopeMustAgree) {
   const auto error = [](const char* fields) {
