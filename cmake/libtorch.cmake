@@ -22,7 +22,7 @@ target_link_options(libtorch INTERFACE -fopenmp -Wl,-rpath,${TRAINCTL_LIBTORCH}/
 
 # One precompiled header for every LibTorch target.
 add_library(trainctl_torch_pch OBJECT ${PROJECT_SOURCE_DIR}/cmake/precompiled.cc)
-target_link_libraries(trainctl_torch_pch PUBLIC trainctl_flags libtorch)
+target_link_libraries(trainctl_torch_pch PUBLIC trainctl_flags trainctl_absl libtorch)
 target_precompile_headers(trainctl_torch_pch PRIVATE ${PROJECT_SOURCE_DIR}/cmake/torch_pch.h)
 
 function(trainctl_use_libtorch target)

@@ -25,7 +25,7 @@ namespace {
 using checkpoint::Depth;
 using checkpoint::Examined;
 
-void Print(const Json& report) { std::puts(PrintableJson(report).c_str()); }
+void PrintReport(const Json& report) { std::puts(PrintableJson(report).c_str()); }
 
 Json JsonOf(const Examined& examined) {
   Json json = {{"path", examined.info.path}, {"step", examined.info.step}};
@@ -58,7 +58,7 @@ absl::StatusOr<ExitCode> List(const std::string& run, const Output& output) {
     std::printf("%10lld  %10s  %7zu  %s\n", static_cast<long long>(one.info.step),
                 FormatBytes(one.info.bytes).c_str(), one.num_tensors, absl::StrCat(one.name(), why).c_str());
   }
-  if (output.json) Print(report);
+  if (output.json) PrintReport(report);
   if (!output.json && list.empty()) std::fprintf(stderr, "%s: no checkpoints yet\n", run.c_str());
   return ExitCode::kOk;
 }
@@ -81,7 +81,7 @@ absl::StatusOr<ExitCode> Verify(const std::string& path, const Output& output) {
     std::printf("%-10s  %s\n", std::string(one.name()).c_str(), one.info.path.c_str());
     if (!one.usable()) std::fprintf(stderr, "trainctl: %s\n", std::string(one.status.message()).c_str());
   }
-  if (output.json) Print(report);
+  if (output.json) PrintReport(report);
   return ExitCodeFor(first_failure);
 }
 

@@ -28,8 +28,6 @@
 namespace trainctl::cli {
 namespace {
 
-void Print(absl::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
-
 absl::StatusOr<ExitCode> RunPrepare(data::PrepareOptions options, const Output& output) {
   ProgressView view(output.stderr_terminal);
   options.program = TRAINCTL_VERSION;
@@ -44,15 +42,15 @@ absl::StatusOr<ExitCode> RunPrepare(data::PrepareOptions options, const Output& 
   view.Clear();
   TRAINCTL_RETURN_IF_ERROR(dataset.status());
   if (output.json) {
-    Print(absl::StrCat(data::DatasetJson(*dataset), "\n"));
+    PrintText(absl::StrCat(data::DatasetJson(*dataset), "\n"));
   } else {
-    Print(absl::StrCat("Wrote ", dataset->prefix,
-                       ".bin, .idx and .json: ", FormatNumberOf(dataset->documents, "document"), ", ",
-                       dataset->tokens, " tokens (", std::string(data::TokenTypeName(dataset->token_type)),
-                       ", for model.vocab >= ", dataset->vocab, ") from ",
-                       options.reads_standard_input() ? "standard input"
-                                                      : FormatNumberOf(std::ssize(dataset->sources), "file"),
-                       "\n"));
+    PrintText(absl::StrCat(
+        "Wrote ", dataset->prefix, ".bin, .idx and .json: ", FormatNumberOf(dataset->documents, "document"),
+        ", ", dataset->tokens, " tokens (", std::string(data::TokenTypeName(dataset->token_type)),
+        ", for model.vocab >= ", dataset->vocab, ") from ",
+        options.reads_standard_input() ? "standard input"
+                                       : FormatNumberOf(std::ssize(dataset->sources), "file"),
+        "\n"));
   }
   if (dataset->left_out.count > 0) view.Note(data::FormatLeftOut(dataset->left_out));
   return ExitCode::kOk;
@@ -179,7 +177,7 @@ absl::StatusOr<ExitCode> RunBatch(const BatchOptions& options, const Output& out
     AppendSequence(batch, i, decoder, output.json, out);
   }
   if (output.json) absl::StrAppend(&out, "\n]}\n");
-  Print(out);
+  PrintText(out);
   return ExitCode::kOk;
 }
 

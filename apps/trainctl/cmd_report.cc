@@ -107,7 +107,7 @@ void PrintJson(const std::vector<report::LoggedRun>& runs, const std::vector<Dam
   std::puts(PrintableJson(json, 2).c_str());
 }
 
-absl::StatusOr<ExitCode> Report(ReportOptions options, const Output& output) {
+absl::StatusOr<ExitCode> WriteReport(ReportOptions options, const Output& output) {
   if (options.runs.empty()) options.runs.emplace_back();  // runs/latest
   std::vector<run::RunFolder> folders;
   for (const std::string& path : options.runs) {
@@ -173,8 +173,9 @@ void AddReport(CLI::App& app, Action& action) {
   AddForceFlag(*verb, options->force);
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl report runs/latest --html report.html");
-  verb->callback(
-      [&action, options] { action = [options](const Output& output) { return Report(*options, output); }; });
+  verb->callback([&action, options] {
+    action = [options](const Output& output) { return WriteReport(*options, output); };
+  });
 }
 
 }  // namespace trainctl::cli

@@ -37,7 +37,7 @@ namespace trainctl::cli {
 namespace {
 
 // What the journal, the logs and, if there is one, the launcher say.
-struct Report {
+struct StatusReport {
   std::string path;
   run::RunState state;
   checkpoint::NewestCommitted checkpoints;
@@ -61,14 +61,14 @@ struct Report {
 };
 
 // No step of the workers that are at work is done yet.
-bool HasNoStepYet(const Report& report) {
+bool HasNoStepYet(const StatusReport& report) {
   const absl::Time started = report.state.generation_started;
   return started == absl::InfinitePast() || !report.progress.done.has_value() ||
          *report.progress.done < started;
 }
 
 // What the first rank does.
-std::string Activity(const Report& report) {
+std::string Activity(const StatusReport& report) {
   if (!report.live.has_value()) return "";
   const rpc::WorkerStatus* first = nullptr;
   for (const rpc::WorkerStatus& worker : report.live->workers) {
@@ -88,9 +88,9 @@ bool RunSharesDevices(const run::RunFolder& run) {
   return field != plan->end() && field->is_boolean() && field->get<bool>();
 }
 
-absl::StatusOr<Report> MakeReport(const std::string& path) {
+absl::StatusOr<StatusReport> MakeReport(const std::string& path) {
   TRAINCTL_ASSIGN_OR_RETURN(const run::RunFolder run, run::RunFolder::Open(path));
-  Report report;
+  StatusReport report;
   report.path = run.path();
   TRAINCTL_ASSIGN_OR_RETURN(report.state, run.ReadState());
   if (!report.state.damage.empty()) std::fprintf(stderr, "warning: %s\n", report.state.damage.c_str());
@@ -129,18 +129,18 @@ absl::StatusOr<Report> MakeReport(const std::string& path) {
   return report;
 }
 
-std::optional<absl::Duration> AgeOfLastStep(const Report& report) {
+std::optional<absl::Duration> AgeOfLastStep(const StatusReport& report) {
   if (!report.progress.done.has_value()) return std::nullopt;
   return std::max(absl::Now() - *report.progress.done, absl::ZeroDuration());
 }
 
 // Whether the metrics for Prometheus are still available. A port closes with its launcher; a file stays.
-bool HasMetrics(const Report& report) {
+bool HasMetrics(const StatusReport& report) {
   return !report.state.metrics.empty() &&
          (report.is_running() || !absl::StartsWith(report.state.metrics, "http:"));
 }
 
-Json ToJson(const Report& report) {
+Json ToJson(const StatusReport& report) {
   const run::RunProgress& at = report.progress;
   Json json = {{"schema", "trainctl.status.v1"},
                {"run", report.path},
@@ -202,7 +202,7 @@ Json ToJson(const Report& report) {
 }
 
 // One line per training source.
-std::string EpochsText(const Report& report) {
+std::string EpochsText(const StatusReport& report) {
   const run::RunProgress& at = report.progress;
   std::string text;
   for (const data::SourceUse& use : report.uses) {
@@ -217,7 +217,7 @@ std::string EpochsText(const Report& report) {
   return text;
 }
 
-std::string ProgressText(const Report& report) {
+std::string ProgressText(const StatusReport& report) {
   const run::RunProgress& at = report.progress;
   std::string text = "step        ";
   if (at.step < 1) {
@@ -256,7 +256,7 @@ std::string ProgressText(const Report& report) {
 }
 
 // Of a run that is not at work any more.
-std::string EndText(const Report& report) {
+std::string EndText(const StatusReport& report) {
   std::string text;
   if (!report.state.message.empty()) {
     absl::StrAppend(&text, "message     ", launcher::PrintableText(report.state.message, true), "\n");
@@ -289,7 +289,7 @@ std::string JobText(const RunJob& job) {
 }
 
 // What is known of a run whose launcher, of another host, cannot be asked.
-std::string NoAnswerText(const Report& report) {
+std::string NoAnswerText(const StatusReport& report) {
   const std::string name = LauncherName(report.state);
   const std::string quoted = ShellQuote(report.path);
   std::string text =
@@ -304,7 +304,7 @@ std::string NoAnswerText(const Report& report) {
   return text;
 }
 
-std::string ToText(const Report& report) {
+std::string ToText(const StatusReport& report) {
   std::string text =
       absl::StrFormat("run         %s\nstatus      %s", launcher::PrintableText(report.path), report.status);
   if (report.live) {
@@ -351,7 +351,7 @@ void AddStatus(CLI::App& app, Action& action) {
   SetExample(*verb, "trainctl status runs/latest");
   verb->callback([&action, path] {
     action = [path](const Output& output) -> absl::StatusOr<ExitCode> {
-      TRAINCTL_ASSIGN_OR_RETURN(const Report report, MakeReport(*path));
+      TRAINCTL_ASSIGN_OR_RETURN(const StatusReport report, MakeReport(*path));
       if (output.json) {
         std::puts(PrintableJson(ToJson(report)).c_str());
       } else {

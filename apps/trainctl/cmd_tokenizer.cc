@@ -37,8 +37,6 @@ struct CodeOptions {
   bool skip_special = false;
 };
 
-void Print(absl::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
-
 absl::StatusOr<std::string> ReadInput(const std::string& path) {
   if (!path.empty()) {
     TRAINCTL_RETURN_IF_ERROR(RefuseLfsPointerFile(path));
@@ -82,7 +80,7 @@ absl::StatusOr<ExitCode> RunEncode(const CodeOptions& options, const Output& out
   if (!options.lines) {
     TRAINCTL_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
                               EncodeOne(*tokenizer, input, options.no_special));
-    Print(IdsLine(*tokenizer, ids, output.json));
+    PrintText(IdsLine(*tokenizer, ids, output.json));
     return ExitCode::kOk;
   }
   std::string out;
@@ -96,7 +94,7 @@ absl::StatusOr<ExitCode> RunEncode(const CodeOptions& options, const Output& out
                               EncodeOne(*tokenizer, text.get_ref<const std::string&>(), options.no_special));
     out += IdsLine(*tokenizer, ids, output.json);
   }
-  Print(out);
+  PrintText(out);
   return ExitCode::kOk;
 }
 
@@ -125,7 +123,7 @@ absl::StatusOr<ExitCode> RunDecode(const CodeOptions& options, const Output&) {
     TRAINCTL_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, ParseIds(input));
     TRAINCTL_ASSIGN_OR_RETURN(out, tokenizer->Decode(ids, options.skip_special));
   }
-  Print(out);
+  PrintText(out);
   return ExitCode::kOk;
 }
 
@@ -156,16 +154,17 @@ absl::StatusOr<ExitCode> RunInfo(const std::string& path, const Output& output) 
                          {"behind_a_text", tokenizer->suffix_ids()},
                          {"special", tokenizer->special_ids()},
                          {"notes", notes}};
-    Print(absl::StrCat(PrintableJson(report), "\n"));
+    PrintText(absl::StrCat(PrintableJson(report), "\n"));
     return ExitCode::kOk;
   }
-  Print(absl::StrCat(path, ": ", tokenizer->kind(), "\n  vocab            ", tokenizer->vocab_size(),
-                     " (model.vocab must be at least this)\n  end of document  ",
-                     NamesOf(*tokenizer, end >= 0 ? std::vector<int32_t>{end} : std::vector<int32_t>{}, 1),
-                     "\n  before a text    ", NamesOf(*tokenizer, tokenizer->prefix_ids(), 8),
-                     "\n  after a text     ", NamesOf(*tokenizer, tokenizer->suffix_ids(), 8),
-                     "\n  special tokens   ", NamesOf(*tokenizer, tokenizer->special_ids(), 8), "\n"));
-  for (const std::string& note : notes) Print(absl::StrCat("  note             ", note, "\n"));
+  PrintText(
+      absl::StrCat(path, ": ", tokenizer->kind(), "\n  vocab            ", tokenizer->vocab_size(),
+                   " (model.vocab must be at least this)\n  end of document  ",
+                   NamesOf(*tokenizer, end >= 0 ? std::vector<int32_t>{end} : std::vector<int32_t>{}, 1),
+                   "\n  before a text    ", NamesOf(*tokenizer, tokenizer->prefix_ids(), 8),
+                   "\n  after a text     ", NamesOf(*tokenizer, tokenizer->suffix_ids(), 8),
+                   "\n  special tokens   ", NamesOf(*tokenizer, tokenizer->special_ids(), 8), "\n"));
+  for (const std::string& note : notes) PrintText(absl::StrCat("  note             ", note, "\n"));
   return ExitCode::kOk;
 }
 
@@ -201,20 +200,20 @@ absl::StatusOr<ExitCode> RunTrain(TrainVerbOptions options, const Output& output
   TRAINCTL_RETURN_IF_ERROR(WriteOutputFile(options.out, json, options.output_rules));
   const auto vocab = static_cast<int64_t>(trained.tokens.size());
   if (output.json) {
-    Print(absl::StrCat(PrintableJson({{"schema", "trainctl.tokenizer_training.v1"},
-                                      {"path", options.out},
-                                      {"vocab", vocab},
-                                      {"merges", trained.merges.size()},
-                                      {"words", words.counts().size()},
-                                      {"lines_left_out", counted->left_out.count}}),
-                       "\n"));
+    PrintText(absl::StrCat(PrintableJson({{"schema", "trainctl.tokenizer_training.v1"},
+                                          {"path", options.out},
+                                          {"vocab", vocab},
+                                          {"merges", trained.merges.size()},
+                                          {"words", words.counts().size()},
+                                          {"lines_left_out", counted->left_out.count}}),
+                           "\n"));
     return ExitCode::kOk;
   }
-  Print(absl::StrCat("Wrote ", options.out, ": ", vocab, " tokens (", trained.merges.size(), " merges) from ",
-                     words.counts().size(), " distinct words\n"));
+  PrintText(absl::StrCat("Wrote ", options.out, ": ", vocab, " tokens (", trained.merges.size(),
+                         " merges) from ", words.counts().size(), " distinct words\n"));
   if (vocab < options.train.vocab) {
-    Print(absl::StrCat("Stopped early, because no other pair occurs ", options.train.min_frequency,
-                       " times; ", options.train.vocab, " tokens were requested\n"));
+    PrintText(absl::StrCat("Stopped early, because no other pair occurs ", options.train.min_frequency,
+                           " times; ", options.train.vocab, " tokens were requested\n"));
   }
   return ExitCode::kOk;
 }

@@ -61,8 +61,8 @@ absl::StatusOr<Prediction> PredictStep(const run::RunFolder& run) {
   return prediction;
 }
 
-Json Report(const run::RunFolder& run, const TraceOptions& options, const telemetry::MergedTrace& trace,
-            const Prediction& prediction) {
+Json TraceReport(const run::RunFolder& run, const TraceOptions& options, const telemetry::MergedTrace& trace,
+                 const Prediction& prediction) {
   Json steps = Json::array();
   for (const telemetry::MergedStep& step : trace.steps) {
     Json clocks = Json::array();
@@ -125,7 +125,7 @@ absl::StatusOr<ExitCode> Trace(const TraceOptions& options, const Output& output
   }
   TRAINCTL_RETURN_IF_ERROR(WriteOutputFile(options.out, trace.json, rules));
   if (output.json) {
-    std::puts(PrintableJson(Report(run, options, trace, prediction)).c_str());
+    std::puts(PrintableJson(TraceReport(run, options, trace, prediction)).c_str());
   } else {
     Print(options, trace, prediction);
   }

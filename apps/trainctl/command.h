@@ -63,6 +63,9 @@ void AddVersion(CLI::App& app, Action& action);
 // Adds "--json" to a verb that reports something.
 void AddJsonFlag(CLI::App& verb);
 
+// Writes `text` to stdout as it is.
+void PrintText(absl::string_view text);
+
 // Sets the example with which --help begins.
 void SetExample(CLI::App& verb, const std::string& example);
 

@@ -160,10 +160,6 @@ const CLI::App* FindVerb(const CLI::App& app, const std::string& name) {
   return nullptr;
 }
 
-std::vector<const CLI::Option*> Positionals(const CLI::App& app) {
-  return app.get_options([](const CLI::Option* option) { return option->get_positional(); });
-}
-
 // Where the words before the cursor lead.
 struct Position {
   const CLI::App* app;
@@ -339,6 +335,10 @@ std::string ComplaintOfSpaces(const CLI::Option& option, absl::Span<const std::s
 std::vector<const CLI::App*> VisibleVerbs(const CLI::App& app) {
   return app.get_subcommands(
       [](const CLI::App* verb) { return !verb->get_group().empty() && !verb->get_name().empty(); });
+}
+
+std::vector<const CLI::Option*> Positionals(const CLI::App& app) {
+  return app.get_options([](const CLI::Option* option) { return option->get_positional(); });
 }
 
 std::vector<const CLI::Option*> VisibleOptions(const CLI::App& app) {

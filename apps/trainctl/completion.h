@@ -55,6 +55,7 @@ const char* CompletionScript(absl::string_view shell);
 // The verbs and options of `app` that help shows.
 std::vector<const CLI::App*> VisibleVerbs(const CLI::App& app);
 std::vector<const CLI::Option*> VisibleOptions(const CLI::App& app);
+std::vector<const CLI::Option*> Positionals(const CLI::App& app);
 bool TakesValue(const CLI::Option& option);
 // What stands for the value in help: "RECIPE", "KEY=VALUE", "{bash,zsh,fish}".
 std::string ValueName(const CLI::Option& option);

@@ -185,6 +185,8 @@ int Main(int argc, char** argv) {
 
 }  // namespace
 
+void PrintText(absl::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
 void AddJsonFlag(CLI::App& verb) { verb.add_flag("--json")->description("Print the result as JSON"); }
 
 void SetExample(CLI::App& verb, const std::string& example) { verb.footer("Example:\n  " + example); }

@@ -39,10 +39,6 @@ std::string Filled(absl::string_view text) {
 std::string Bold(absl::string_view text) { return absl::StrCat("\\fB", Roff(text), "\\fR"); }
 std::string Italic(absl::string_view text) { return absl::StrCat("\\fI", Roff(text), "\\fR"); }
 
-std::vector<const CLI::Option*> Positionals(const CLI::App& app) {
-  return app.get_options([](const CLI::Option* option) { return option->get_positional(); });
-}
-
 std::string Title(const CLI::App& verb, const std::string& path) {
   std::string title = Bold(path);
   if (!VisibleOptions(verb).empty()) absl::StrAppend(&title, " [", Italic("OPTIONS"), "]");

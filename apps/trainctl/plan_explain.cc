@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "apps/trainctl/text_table.h"
+#include "base/json.h"
 
 namespace trainctl::cli {
 namespace {

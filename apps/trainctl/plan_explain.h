@@ -1,7 +1,7 @@
 // --explain of a plan for accelerators.
 #pragma once
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "frameworks/cluster_explain.h"
 
 namespace trainctl::cli {

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/json.h"
 #include "plan/utilization.h"
 #include "planner/run_estimate.h"
 

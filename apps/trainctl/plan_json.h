@@ -2,7 +2,7 @@
 // candidate.
 #pragma once
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "plan/plan.h"
 #include "recipe/recipe.h"
 

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "base/json.h"
+
 namespace trainctl::cli {
 
 Json NumberOrNull(const std::optional<double>& value) {

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "absl/time/time.h"
-#include "base/json.h"
+#include "base/json_fwd.h"
 
 namespace trainctl::cli {
 

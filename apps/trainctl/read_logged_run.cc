@@ -199,7 +199,7 @@ absl::Status ReadMemory(const run::RunFolder& folder, LoggedRun& run) {
 
 std::string ValueText(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
-  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string text = FormatJson(value);
   if (text.size() <= kMostValueBytes || !value.is_array()) return text;
   return absl::StrCat(value.size(), " values: ", ValueText(value.front()), " to ", ValueText(value.back()));
 }

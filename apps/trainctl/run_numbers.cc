@@ -6,6 +6,7 @@
 
 #include "absl/strings/strip.h"
 #include "apps/trainctl/progress_json.h"
+#include "base/json.h"
 #include "telemetry/log_reader.h"
 
 namespace trainctl::cli {

@@ -1,7 +1,7 @@
 // The final numbers in a run's logs, for scripts.
 #pragma once
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "run/run_folder.h"
 
 namespace trainctl::cli {

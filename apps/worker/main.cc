@@ -137,9 +137,7 @@ bool IsJson(const std::map<std::string, std::string>& options) {
 }
 
 // A prompt may be of any bytes.
-std::string Dump(const Json& report) {
-  return report.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
+std::string Dump(const Json& report) { return FormatJson(report) + "\n"; }
 
 void PrintNote(const std::string& note) {
   std::fprintf(stderr, "note: %s\n", launcher::PrintableText(note).c_str());
@@ -170,7 +168,7 @@ absl::Status Generate(const trainer::InferenceDeps& deps, const std::map<std::st
   if (!generated.late_note.empty()) PrintNote(generated.late_note);
   if (!as_json) return absl::OkStatus();
   Json report = {{"schema", "trainctl.generate.v1"}};
-  report.update(generated.model);
+  report.update(ParseValidJson(generated.model_json));
   report.update({{"prompt", generate.prompt},
                  {"text", text.substr(generate.prompt.size())},
                  {"tokens", generated.tokens.size()},

@@ -1,7 +1,11 @@
 #include "base/json.h"
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/status.h"
 #include "base/strict_json.h"
+
+template class nlohmann::basic_json<nlohmann::ordered_map>;
 
 namespace trainctl {
 namespace {
@@ -19,8 +23,12 @@ const Json* Find(const Json& object, absl::string_view key) {
 }  // namespace
 
 absl::StatusOr<Json> ParseJson(absl::string_view text, absl::string_view what, int max_depth) {
-  return ParseStrictJson<Json>(text, what, max_depth);
+  StrictJsonBuilder builder(text, what, max_depth);
+  if (SendJsonEvents(text, builder)) return builder.Take();
+  return builder.status();
 }
+
+Json ParseValidJson(absl::string_view text) { return ParseJson(text, "JSON").value(); }
 
 absl::StatusOr<int64_t> JsonInt(const Json& object, absl::string_view key, absl::string_view what) {
   const Json* field = Find(object, key);
@@ -49,8 +57,24 @@ absl::StatusOr<std::string> JsonString(const Json& object, absl::string_view key
   return field->get<std::string>();
 }
 
+std::string FormatJson(const Json& json, int indent) {
+  return json.dump(indent, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
+std::string FormatAsciiJson(const Json& json, int indent) {
+  return json.dump(indent, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+}
+
+absl::StatusOr<std::string> FormatExactJson(const Json& json) {
+  try {
+    return json.dump();
+  } catch (const Json::exception& error) {
+    return BadDataError(absl::StrCat("cannot be written as JSON: ", error.what()));
+  }
+}
+
 std::string PrintableJson(const Json& json, int indent) {
-  const std::string text = json.dump(indent, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+  const std::string text = FormatJson(json, indent);
   std::string printable;
   for (size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);

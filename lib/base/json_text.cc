@@ -57,7 +57,7 @@ std::vector<Member> MembersOf(absl::string_view text) {
   while (text[at] == '"') {
     Member member = {.key_begin = at};
     const size_t key_end = EndOfString(text, at);
-    member.key = Json::parse(text.substr(at, key_end - at)).get<std::string>();
+    member.key = ParseValidJson(text.substr(at, key_end - at)).get<std::string>();
     member.value_begin = text.find_first_not_of(kSpaces, text.find(':', key_end) + 1);
     member.value_end = EndOfValue(text, member.value_begin);
     at = text.find_first_not_of(kSpaces, member.value_end);
@@ -80,9 +80,9 @@ std::string SeparatorOf(absl::string_view text, const std::vector<Member>& membe
 // Formats a list or object over several lines if each member of the text has a separate line.
 std::string FormatValue(const Json& value, absl::string_view separator) {
   const size_t newline = separator.rfind('\n');
-  if (newline == absl::string_view::npos) return value.dump();
+  if (newline == absl::string_view::npos) return FormatJson(value);
   const absl::string_view indent = separator.substr(newline + 1);
-  if (indent.find_first_not_of(kSpaces) != absl::string_view::npos) return value.dump();
+  if (indent.find_first_not_of(kSpaces) != absl::string_view::npos) return FormatJson(value);
   const bool has_tabs = indent.find('\t') != absl::string_view::npos;
   const std::string lines = value.dump(static_cast<int>(indent.size()), has_tabs ? '\t' : ' ');
   return absl::StrReplaceAll(lines, {{"\n", absl::StrCat("\n", indent)}});
@@ -92,7 +92,7 @@ std::string FormatValue(const Json& value, absl::string_view separator) {
 
 std::string WithJsonField(absl::string_view text, absl::string_view key, const Json& value) {
   const std::vector<Member> members = MembersOf(text);
-  if (members.empty()) return Json({{std::string(key), value}}).dump();
+  if (members.empty()) return FormatJson(Json({{std::string(key), value}}));
   const std::string separator = SeparatorOf(text, members);
   const std::string written = FormatValue(value, separator);
   for (const Member& member : members) {
@@ -100,7 +100,7 @@ std::string WithJsonField(absl::string_view text, absl::string_view key, const J
     return absl::StrCat(text.substr(0, member.value_begin), written, text.substr(member.value_end));
   }
   const size_t end = members.back().value_end;
-  return absl::StrCat(text.substr(0, end), separator, Json(std::string(key)).dump(), ": ", written,
+  return absl::StrCat(text.substr(0, end), separator, FormatJson(Json(std::string(key))), ": ", written,
                       text.substr(end));
 }
 

@@ -9,7 +9,6 @@
 #include "base/json.h"
 #include "base/lfs_pointer.h"
 #include "base/status.h"
-#include "base/strict_json.h"
 #include "checkpoint/block_writer.h"
 #include "checkpoint/safetensors.h"
 
@@ -31,8 +30,8 @@ constexpr size_t kMaxDims = 32;
 
 std::string Hex(uint64_t value) { return absl::StrFormat("%016x", value); }
 
-std::string Seal(const Json& json) {
-  std::string body = json.dump();
+absl::StatusOr<std::string> Seal(const Json& json) {
+  TRAINCTL_ASSIGN_OR_RETURN(std::string body, FormatExactJson(json));
   body.pop_back();  // the closing brace comes back with the trailer
   return absl::StrCat(body, kTrailerHead, Hex(ChecksumXxh3(body.data(), body.size())), kTrailerTail);
 }
@@ -293,7 +292,7 @@ std::string RankFileName(int rank) { return absl::StrFormat("rank-%05d.safetenso
 std::string RankIndexName(int rank) { return absl::StrFormat("rank-%05d.index.json", rank); }
 
 absl::StatusOr<std::string> FormatManifest(const Manifest& manifest) {
-  TRAINCTL_ASSIGN_OR_RETURN(Json state, ParseStrictJson<Json>(manifest.meta.state_json, "checkpoint state"));
+  TRAINCTL_ASSIGN_OR_RETURN(Json state, ParseJson(manifest.meta.state_json, "checkpoint state"));
   if (!state.is_object()) return BadDataError("checkpoint state: not a JSON object");
   Json json = {{"format", absl::StrCat(kFormatPrefix, kFormatVersion)},
                {"step", manifest.meta.step},
@@ -316,17 +315,13 @@ absl::StatusOr<std::string> FormatManifest(const Manifest& manifest) {
                            {"shape", tensor.shape},
                            {"pieces", std::move(pieces)}});
   }
-  try {
-    return Seal(json);
-  } catch (const Json::exception& error) {
-    return BadDataError(absl::StrCat("cannot write a manifest: ", error.what()));
-  }
+  return Seal(json);
 }
 
 absl::StatusOr<Manifest> ParseManifest(absl::string_view text, absl::string_view what) {
   TRAINCTL_RETURN_IF_ERROR(RefuseLfsPointer(text, what));
   TRAINCTL_RETURN_IF_ERROR(CheckSeal(text, what));
-  TRAINCTL_ASSIGN_OR_RETURN(const Json json, ParseStrictJson<Json>(text, what, 96));
+  TRAINCTL_ASSIGN_OR_RETURN(const Json json, ParseJson(text, what, 96));
   TRAINCTL_ASSIGN_OR_RETURN(const int64_t version, ParseFormat(json, what));
   Manifest manifest;
   TRAINCTL_ASSIGN_OR_RETURN(manifest.meta.step, JsonInt(json, "step", what));
@@ -342,7 +337,7 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view text, absl::string_view
                                      " files for world_size ", world_size));
   }
   manifest.world_size = static_cast<int>(world_size);
-  manifest.meta.state_json = state->dump();
+  manifest.meta.state_json = FormatJson(*state);
   for (const Json& entry : *files) {
     const std::string expected = RankFileName(static_cast<int>(manifest.files.size()));
     TRAINCTL_ASSIGN_OR_RETURN(FileEntry file, ParseFileEntry(entry, expected, what));
@@ -370,16 +365,12 @@ absl::StatusOr<std::string> FormatRankIndex(const RankIndex& index) {
                           {"shape", slice.shape},
                           {"piece", Json::array({index.rank, index.offset_bytes[i], JsonOf(slice.box)})}});
   }
-  try {
-    return Seal(json);
-  } catch (const Json::exception& error) {
-    return BadDataError(absl::StrCat("cannot write an index: ", error.what()));
-  }
+  return Seal(json);
 }
 
 absl::StatusOr<RankIndex> ParseRankIndex(absl::string_view text, absl::string_view what) {
   TRAINCTL_RETURN_IF_ERROR(CheckSeal(text, what));
-  TRAINCTL_ASSIGN_OR_RETURN(const Json json, ParseStrictJson<Json>(text, what, 8));
+  TRAINCTL_ASSIGN_OR_RETURN(const Json json, ParseJson(text, what, 8));
   TRAINCTL_ASSIGN_OR_RETURN(const std::string format, JsonString(json, "format", what));
   if (format != kIndexFormat) return BadDataError(absl::StrCat(what, ": format '", format, "' is unknown"));
   RankIndex index;

@@ -15,10 +15,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "base/lfs_pointer.h"
 #include "base/life_signs.h"
 #include "base/status.h"
-#include "base/strict_json.h"
 #include "checkpoint/block_writer.h"
 #include "checkpoint/file_ops.h"
 #include "checkpoint/safetensors.h"
@@ -104,7 +104,7 @@ bool IsPlainFileName(absl::string_view name) {
 
 absl::StatusOr<absl::flat_hash_map<std::string, std::string>> ParseModelIndex(absl::string_view text,
                                                                               absl::string_view what) {
-  TRAINCTL_ASSIGN_OR_RETURN(const nlohmann::json json, ParseStrictJson<nlohmann::json>(text, what, 16));
+  TRAINCTL_ASSIGN_OR_RETURN(const Json json, ParseJson(text, what, 16));
   if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object()) {
     return BadDataError(absl::StrCat(what, ": contains no weight_map"));
   }
@@ -271,9 +271,9 @@ class Cleanup {
 };
 
 std::string FormatModelIndex(const std::map<std::string, std::string>& file_of, int64_t total_bytes) {
-  // nlohmann::json sorts keys, as the reference does.
-  const nlohmann::json index = {{"metadata", {{"total_size", total_bytes}}}, {"weight_map", file_of}};
-  return index.dump(2) + "\n";  // the names are UTF-8: headers with them have been written
+  // `file_of` is sorted, as in the files of transformers.
+  const Json index = {{"metadata", {{"total_size", total_bytes}}}, {"weight_map", file_of}};
+  return FormatJson(index, 2) + "\n";  // the names are UTF-8: headers with them have been written
 }
 
 absl::Status CheckHoldsNoWeights(const std::string& path) {

@@ -5,8 +5,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/json.h"
 #include "base/status.h"
-#include "base/strict_json.h"
 
 namespace trainctl::checkpoint {
 namespace {
@@ -14,14 +14,14 @@ namespace {
 constexpr absl::string_view kMetadataKey = "__metadata__";
 constexpr int64_t kLengthBytes = 8;
 
-absl::StatusOr<int64_t> NonNegative(const nlohmann::json& value, absl::string_view what) {
+absl::StatusOr<int64_t> NonNegative(const Json& value, absl::string_view what) {
   if (!value.is_number_unsigned() || value.get<uint64_t>() > uint64_t{INT64_MAX}) {
     return BadDataError(absl::StrCat(what, " must be a whole number from 0 to 2^63 - 1"));
   }
   return value.get<int64_t>();
 }
 
-absl::Status ParseMetadata(const nlohmann::json& value, absl::string_view what, SafetensorsHeader& header) {
+absl::Status ParseMetadata(const Json& value, absl::string_view what, SafetensorsHeader& header) {
   if (!value.is_object()) return BadDataError(absl::StrCat(what, ": __metadata__ is not an object"));
   for (const auto& [key, text] : value.items()) {
     if (!text.is_string()) {
@@ -32,8 +32,7 @@ absl::Status ParseMetadata(const nlohmann::json& value, absl::string_view what, 
   return absl::OkStatus();
 }
 
-absl::StatusOr<TensorInfo> ParseTensor(const std::string& name, const nlohmann::json& value,
-                                       absl::string_view what) {
+absl::StatusOr<TensorInfo> ParseTensor(const std::string& name, const Json& value, absl::string_view what) {
   const std::string where = absl::StrCat(what, ": tensor '", name, "'");
   if (!value.is_object()) return BadDataError(absl::StrCat(where, " must be described by an object"));
   for (const auto& [key, unused] : value.items()) {
@@ -52,7 +51,7 @@ absl::StatusOr<TensorInfo> ParseTensor(const std::string& name, const nlohmann::
   absl::StatusOr<DType> parsed = ParseDType(dtype->get_ref<const std::string&>());
   if (!parsed.ok()) return Annotate(parsed.status(), where);
   tensor.dtype = *parsed;
-  for (const nlohmann::json& dim : *shape) {
+  for (const Json& dim : *shape) {
     TRAINCTL_ASSIGN_OR_RETURN(const int64_t extent, NonNegative(dim, absl::StrCat(where, ": a dimension")));
     tensor.shape.push_back(extent);
   }
@@ -146,8 +145,7 @@ absl::StatusOr<int64_t> ParseSafetensorsLength(absl::Span<const std::byte> first
 
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view json, int64_t file_bytes,
                                                          absl::string_view what) {
-  TRAINCTL_ASSIGN_OR_RETURN(const nlohmann::json root,
-                            ParseStrictJson<nlohmann::json>(json, absl::StrCat(what, ": header"), 4));
+  TRAINCTL_ASSIGN_OR_RETURN(const Json root, ParseJson(json, absl::StrCat(what, ": header"), 4));
   if (!root.is_object()) return BadDataError(absl::StrCat(what, ": the header is not a JSON object"));
   SafetensorsHeader header;
   header.data_offset = kLengthBytes + static_cast<int64_t>(json.size());
@@ -185,12 +183,10 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view json,
 
 absl::StatusOr<std::string> FormatSafetensorsHeader(
     absl::Span<const std::pair<std::string, std::string>> metadata, std::vector<TensorInfo>& tensors) {
-  const auto quoted = [&](const std::string& text) -> absl::StatusOr<std::string> {
-    try {
-      return nlohmann::json(text).dump();
-    } catch (const nlohmann::json::exception&) {
-      return BadDataError(absl::StrCat("'", text, "' is not valid UTF-8"));
-    }
+  const auto quoted = [](const std::string& text) -> absl::StatusOr<std::string> {
+    absl::StatusOr<std::string> json = FormatExactJson(Json(text));
+    if (!json.ok()) return BadDataError(absl::StrCat("'", text, "' is not valid UTF-8"));
+    return json;
   };
   std::string json = "{";
   if (!metadata.empty()) {

@@ -22,8 +22,7 @@ constexpr ExitCode kFinal[] = {ExitCode::kUsage, ExitCode::kInfeasible, ExitCode
 
 // A string of JSON is one of YAML, but for this one character.
 std::string Quoted(absl::string_view text) {
-  const std::string json =
-      Json(std::string(text)).dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+  const std::string json = FormatAsciiJson(Json(std::string(text)));
   return absl::StrReplaceAll(json, {{"\x7f", "\\u007f"}});
 }
 

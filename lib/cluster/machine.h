@@ -4,13 +4,13 @@
 
 #include <cstdint>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/json_fwd.h"
 #include "cluster/catalogue.h"
 
 namespace trainctl::cluster {
@@ -49,9 +49,8 @@ inline constexpr char kStatedSource[] = "stated in the recipe";
 // Looks up a machine. Returns UsageError for an unknown device or node.
 absl::StatusOr<std::shared_ptr<const Machine>> MachineOf(const StatedMachine& stated);
 
-nlohmann::ordered_json ToJson(const StatedMachine& stated);
+Json ToJson(const StatedMachine& stated);
 // The inverse of ToJson. A BadDataError names `what` and the field.
-absl::StatusOr<StatedMachine> StatedMachineFromJson(const nlohmann::ordered_json& json,
-                                                    absl::string_view what);
+absl::StatusOr<StatedMachine> StatedMachineFromJson(const Json& json, absl::string_view what);
 
 }  // namespace trainctl::cluster

@@ -139,7 +139,7 @@ absl::StatusOr<std::string> ParseSubmitted(absl::string_view output) {
 
 std::string FormatJobRecord(absl::string_view id, absl::string_view folder) {
   const Json json = {{"schema", kJobSchema}, {"system", "slurm"}, {"job", id}, {"folder", folder}};
-  return json.dump(2) + "\n";
+  return FormatJson(json, 2) + "\n";
 }
 
 std::optional<std::string> FindRecordedJob(absl::string_view text, absl::string_view folder) {

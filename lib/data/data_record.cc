@@ -51,7 +51,7 @@ std::string FormatDataRecord(const std::vector<FileFingerprint>& files, const st
                              {"epoch_tokens", use.epoch_tokens},
                              {"epochs_per_step", use.epochs_per_step}});
   }
-  return json.dump(2) + "\n";
+  return FormatJson(json, 2) + "\n";
 }
 
 std::vector<SourceUse> ParseSourceUses(const std::string& text) {

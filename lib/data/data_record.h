@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "data/batch_source.h"
 
 namespace trainctl::data {

@@ -26,7 +26,7 @@ constexpr int64_t kTokensAtOnce = int64_t{1} << 16;
 
 const char* const kParts[] = {".bin", ".idx", ".prompts"};
 
-std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string Dump(const Json& json) { return FormatJson(json); }
 
 absl::StatusOr<Json> StampJson(const std::string& path) {
   TRAINCTL_ASSIGN_OR_RETURN(const FileStamp stamp, StampFile(path));

@@ -400,7 +400,7 @@ std::string DatasetJson(const PreparedDataset& dataset) {
       {"index", FingerprintJson(dataset.index)},
       {"sources", std::move(sources)},
   };
-  return report.dump(2, ' ', false, Json::error_handler_t::replace);
+  return FormatJson(report, 2);
 }
 
 }  // namespace trainctl::data

@@ -154,7 +154,7 @@ std::string StateJson(const PrepareState& state) {
                        {"data", FingerprintJson(state.data)},
                        {"index", FingerprintJson(state.index)},
                        {"sources", std::move(sources)}};
-  return report.dump(1, ' ', false, Json::error_handler_t::replace);
+  return FormatJson(report, 1);
 }
 
 absl::StatusOr<PrepareState> ParseState(absl::string_view text, const std::string& what) {

@@ -1,7 +1,7 @@
 // Parts of `trainctl plan --json` for a cluster. Brings the JSON library in: for .cc files that write JSON.
 #pragma once
 
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "frameworks/cluster_plan.h"
 
 namespace trainctl::frameworks {

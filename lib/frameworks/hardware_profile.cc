@@ -70,7 +70,7 @@ std::string ProfileToJson(const HardwareProfile& profile) {
                      {"rows", profile.rows},
                      {"devices", profile.devices},
                      {"tuning", std::move(tuning)}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return FormatJson(json, 2) + "\n";
 }
 
 absl::StatusOr<HardwareProfile> ParseProfile(absl::string_view text, absl::string_view what_view) {

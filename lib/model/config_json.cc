@@ -176,8 +176,8 @@ void RefuseOtherEntries(ConfigReader& reader, const char* key, std::initializer_
       std::all_of(list->begin(), list->end(), is_allowed)) {
     return;
   }
-  const std::string entries =
-      absl::StrJoin(allowed, " or ", [](std::string* out, const Json& value) { out->append(value.dump()); });
+  const std::string entries = absl::StrJoin(
+      allowed, " or ", [](std::string* out, const Json& value) { out->append(FormatJson(value)); });
   reader.Refuse(key, absl::StrCat("a list with ", entries, " for each of the ", layers,
                                   " layers (nothing else is implemented)"));
 }
@@ -320,7 +320,7 @@ void RefuseOtherCode(ConfigReader& reader, const Family& family) {
 bool IsComputed(const FixedField& field, const Json* value) {
   const bool asks_for_true = field.value != nullptr && absl::string_view(field.value) == "true";
   if (value == nullptr || (value->is_null() && !asks_for_true)) return !field.is_required;
-  return field.value == nullptr || *value == Json::parse(field.value);
+  return field.value == nullptr || *value == ParseValidJson(field.value);
 }
 
 void RefuseOtherFixedFields(ConfigReader& reader, const Family& family) {
@@ -346,7 +346,7 @@ void RefuseOtherMathematics(ConfigReader& reader, const Family& family, int64_t 
       value != nullptr && *value != Json::array() && *value != Json::array({head}) &&
       *value != Json::array({base}) && !IsOfCode(family, *value)) {
     reader.Refuse("architectures",
-                  absl::StrCat(Json::array({head}).dump(), " (nothing else is implemented)"));
+                  absl::StrCat(FormatJson(Json::array({head})), " (nothing else is implemented)"));
   }
   RefuseOtherActivations(reader, family);
   reader.Only("qk_layernorm", false);
@@ -452,7 +452,7 @@ absl::StatusOr<ConfigModel> ReadConfigJson(absl::string_view json_text, absl::st
     RefuseOtherMathematics(reader, *family, layers);
     model.unknown_fields = reader.unknown_fields();
     for (const auto& [key, value] : config.items()) {
-      if (IsDropout(key, value)) model.dropouts.push_back(absl::StrCat(key, " = ", value.dump()));
+      if (IsDropout(key, value)) model.dropouts.push_back(absl::StrCat(key, " = ", FormatJson(value)));
     }
   }
   TRAINCTL_RETURN_IF_ERROR(reader.status());

@@ -93,7 +93,7 @@ int64_t ConfigReader::Position(std::initializer_list<const char*> keys, int64_t 
 void ConfigReader::Only(const char* key, const Json& allowed) {
   const Json* value = Find({key});
   if (value != nullptr && *value != allowed) {
-    Refuse(key, absl::StrCat(allowed.dump(), " (nothing else is implemented)"));
+    Refuse(key, absl::StrCat(FormatJson(allowed), " (nothing else is implemented)"));
   }
 }
 
@@ -111,8 +111,7 @@ void ConfigReader::RefuseTheRest(bool (*is_neutral)(const std::string& key, cons
 
 std::string ConfigReader::Wrong(absl::string_view key, absl::string_view must) const {
   const auto it = object_.find(std::string(key));
-  const std::string value =
-      it == object_.end() ? "absent" : it->dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 80);
+  const std::string value = it == object_.end() ? "absent" : FormatJson(*it).substr(0, 80);
   return absl::StrCat("field '", key, "' is ", value, " but must be ", must);
 }
 

@@ -176,7 +176,7 @@ bool IsProbability(const Json& value) {
 const std::vector<Json>& NeutralValues(const std::string& name) {
   static const auto* values = [] {
     auto* made = new std::map<std::string, std::vector<Json>>;
-    for (const NeutralValue& row : kNeutralValues) (*made)[row.name].push_back(Json::parse(row.value));
+    for (const NeutralValue& row : kNeutralValues) (*made)[row.name].push_back(ParseValidJson(row.value));
     return made;
   }();
   static const auto* none = new std::vector<Json>;
@@ -211,7 +211,7 @@ bool IsDropout(const std::string& name, const Json& value) {
 std::string NeutralValuesOf(const std::string& name) {
   if (IsDropoutName(name)) return "a number of at least 0 and less than 1";
   return absl::StrJoin(NeutralValues(name), " or ",
-                       [](std::string* out, const Json& value) { out->append(value.dump()); });
+                       [](std::string* out, const Json& value) { out->append(FormatJson(value)); });
 }
 
 }  // namespace trainctl::model

@@ -50,7 +50,7 @@ class Updater {
   // and for the model of the result.
   Updater(absl::string_view text, Json old_config, Json new_config)
       : text_(text),
-        file_(Json::parse(text)),
+        file_(ParseValidJson(text)),
         old_config_(std::move(old_config)),
         new_config_(std::move(new_config)),
         family_(*FindFamily(new_config_["model_type"].get<std::string>())) {}
@@ -209,8 +209,8 @@ std::optional<std::string> UpdateConfig(absl::string_view config_json, const Arc
   const absl::StatusOr<Architecture> described = FromHuggingFaceConfig(config_json, kWhat);
   const absl::StatusOr<SpecialTokens> special = ReadSpecialTokens(config_json, kWhat);
   if (!described.ok() || !special.ok() || FindFamilyOf(*described) != FindFamilyOf(spec)) return std::nullopt;
-  Updater updater(config_json, Json::parse(ToHuggingFaceConfig(*described, dtype, tokens)),
-                  Json::parse(ToHuggingFaceConfig(spec, dtype, tokens)));
+  Updater updater(config_json, ParseValidJson(ToHuggingFaceConfig(*described, dtype, tokens)),
+                  ParseValidJson(ToHuggingFaceConfig(spec, dtype, tokens)));
   updater.SetTokens(*special, tokens);
   updater.SetDType();
   updater.SetClass();

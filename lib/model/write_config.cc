@@ -73,7 +73,7 @@ void WriteLayerTypes(const Family& family, const Architecture& spec, Json& confi
 
 void WriteFixedFields(const Family& family, Json& config) {
   for (const FixedField& field : family.fixed_fields) {
-    if (field.value != nullptr) config[field.key] = Json::parse(field.value);
+    if (field.value != nullptr) config[field.key] = ParseValidJson(field.value);
   }
 }
 
@@ -136,7 +136,7 @@ std::string ToHuggingFaceConfig(const Architecture& spec, DType dtype, const Spe
   config["eos_token_id"] = JsonOfIds(tokens.eos);
   config["pad_token_id"] = JsonOfIds(tokens.pad);
   config["torch_dtype"] = TorchName(dtype);
-  return config.dump(2) + "\n";
+  return FormatJson(config, 2) + "\n";
 }
 
 }  // namespace trainctl::model

@@ -51,7 +51,7 @@ std::string EventLine(const run::JournalEvent& event, const std::string& run_nam
   if (is_checkpoint)
     line["path"] = absl::StrCat(run_dir, "/checkpoints/", checkpoint::CommittedName(event.step));
   if (is_checkpoint || event.kind == run::EventKind::kEnd) line["logged"] = LoggedNumbers(numbers);
-  return line.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return FormatJson(line);
 }
 
 struct EventHook::Shared {

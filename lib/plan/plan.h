@@ -9,12 +9,12 @@
 
 #include <cstdint>
 #include <map>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/json_fwd.h"
 #include "cluster/host.h"
 #include "layout/layout.h"
 #include "layout/ledger.h"
@@ -95,7 +95,7 @@ struct Plan {
 const Candidate& Chosen(const Plan& plan);
 
 std::string PlanToJson(const Plan& plan);
-nlohmann::ordered_json PlanToJsonObject(const Plan& plan);
+Json PlanToJsonObject(const Plan& plan);
 // Parses the output of PlanToJson. Plans of earlier versions are accepted. Returns BadDataError, with `what`
 // and the field, if the text is invalid or its schema version is newer than kPlanSchema.
 absl::StatusOr<Plan> PlanFromJson(absl::string_view text, absl::string_view what);

@@ -444,9 +444,7 @@ Json PlanToJsonObject(const Plan& plan) {
   return json;
 }
 
-std::string PlanToJson(const Plan& plan) {
-  return PlanToJsonObject(plan).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
+std::string PlanToJson(const Plan& plan) { return FormatJson(PlanToJsonObject(plan), 2) + "\n"; }
 
 absl::StatusOr<Plan> PlanFromJson(absl::string_view text, absl::string_view what) {
   TRAINCTL_ASSIGN_OR_RETURN(const Json json, ParseJson(text, what));

@@ -108,9 +108,8 @@ absl::StatusOr<int64_t> ValueOf(const Field& field, const Json& json) {
   if (field.is_switch && json.is_boolean()) return json.get<bool>() ? 1 : 0;
   const bool is_count = !field.is_switch && json.is_number_integer();
   if (is_count && json >= 0 && json <= kMostOfAnything) return json.get<int64_t>();
-  return BadDataError(absl::StrCat(
-      field.name, " is ", json.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, kLongestName),
-      " but must be ", field.is_switch ? "true or false" : "a whole number"));
+  return BadDataError(absl::StrCat(field.name, " is ", FormatAsciiJson(json).substr(0, kLongestName),
+                                   " but must be ", field.is_switch ? "true or false" : "a whole number"));
 }
 
 }  // namespace

@@ -107,7 +107,7 @@ Json ToJson(absl::Span<const LeftOut> left_out) {
   return sources;
 }
 
-std::string Dump(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+std::string Dump(const Json& json) { return FormatJson(json, 2) + "\n"; }
 
 // Empty where nothing was measured.
 std::string ErrorCell(double value) { return std::isnan(value) ? "" : absl::StrFormat("%.5g", value); }

@@ -179,7 +179,7 @@ absl::StatusOr<std::string> ExplainJson(absl::string_view key) {
     }
     json["fields"].push_back(std::move(entry));
   }
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return FormatJson(json, 2) + "\n";
 }
 
 std::vector<std::string> NearestNames(absl::string_view typed, size_t max_names) {

@@ -218,7 +218,7 @@ std::string JsonSchema() {
     if (field.is_required) table["required"].push_back(leaf);
   }
   AddExclusions(root);
-  return root.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return FormatJson(root, 2) + "\n";
 }
 
 }  // namespace trainctl::recipe

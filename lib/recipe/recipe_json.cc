@@ -135,7 +135,7 @@ std::string ToJson(const Recipe& recipe) {
       if (value.has_value()) list[i][key] = ToJsonValue(*value);
     }
   }
-  return root.dump(2) + "\n";
+  return FormatJson(root, 2) + "\n";
 }
 
 absl::StatusOr<Recipe> RecipeFromJson(absl::string_view json, absl::string_view what) {

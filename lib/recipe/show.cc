@@ -188,7 +188,7 @@ std::string ToShowJson(const LoadedRecipe& loaded) {
   root["origin"] = Json::object();
   for (const auto& [path, origin] : loaded.origin) root["origin"][path] = origin;
   root["notes"] = loaded.notes;
-  return root.dump(2) + "\n";
+  return FormatJson(root, 2) + "\n";
 }
 
 std::string ReferencePage() {

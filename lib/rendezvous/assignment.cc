@@ -48,7 +48,7 @@ std::string SerializeAssignment(const Assignment& assignment) {
                      {"term", assignment.term},
                      {"generation", assignment.generation},
                      {"members", members}};
-  return blob.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return FormatJson(blob);
 }
 
 absl::StatusOr<Assignment> ParseAssignment(absl::string_view bytes) {

@@ -90,9 +90,7 @@ std::string Row(const schedule::Program& program, const simulate::Timeline& time
 
 std::string Micros(double seconds) { return absl::StrFormat("%.3f", seconds * 1e6); }
 
-std::string Quoted(absl::string_view text) {
-  return Json(std::string(text)).dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
-}
+std::string Quoted(absl::string_view text) { return FormatAsciiJson(Json(std::string(text))); }
 
 simulate::Timeline Play(const plan::Plan& plan, const model::Architecture& spec,
                         const plan::PlannedStep& planned, int own_class = 0) {

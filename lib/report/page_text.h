@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "base/json.h"
+#include "base/json_fwd.h"
 
 namespace trainctl::report {
 

@@ -23,7 +23,7 @@ std::string Micros(int64_t nanoseconds) {
 
 std::string Quoted(absl::string_view text) {
   // Not every byte string is UTF-8: what is not is replaced.
-  return Json(std::string(text)).dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+  return FormatAsciiJson(Json(std::string(text)));
 }
 
 class Writer {

@@ -26,7 +26,7 @@ std::string FormatAccess(const LauncherAccess& access) {
                      {"key", access.credential.key_pem},
                      {"certificate", access.credential.cert_pem},
                      {"ca", access.credential.ca_pem}};
-  return json.dump();
+  return FormatJson(json);
 }
 
 absl::StatusOr<LauncherAccess> ParseAccess(const std::string& text, const std::string& path) {

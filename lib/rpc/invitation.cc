@@ -21,7 +21,7 @@ std::string FormatInvitation(const Invitation& invitation) {
                      {"certificate", invitation.bootstrap.cert_pem},
                      {"key", invitation.bootstrap.key_pem},
                      {"token", invitation.token}};
-  return json.dump();
+  return FormatJson(json);
 }
 
 absl::StatusOr<Invitation> ReadInvitation(const std::string& text) {

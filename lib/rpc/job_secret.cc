@@ -49,7 +49,7 @@ std::string FormatJobSecret(const JobSecret& secret) {
                      {"authority", secret.authority.ca_pem},
                      {"authority_key", secret.authority.key_pem},
                      {"key", secret.key}};
-  return json.dump();
+  return FormatJson(json);
 }
 
 absl::StatusOr<JobSecret> ParseJobSecret(const std::string& text) {

@@ -70,7 +70,7 @@ std::string FormatAttentionChoices(const std::vector<AttentionChoice>& choices) 
                                {"flash_seconds", choice.flash_seconds},
                                {"kernel", choice.uses_cudnn ? "cudnn" : "flash"}});
   }
-  return json.dump(2) + "\n";
+  return FormatJson(json, 2) + "\n";
 }
 
 absl::StatusOr<std::vector<AttentionChoice>> ParseAttentionChoices(absl::string_view text,

@@ -178,9 +178,7 @@ absl::Status Journal::Append(JournalEvent event) {
   return absl::OkStatus();
 }
 
-std::string EventToJson(const JournalEvent& event) {
-  return ToJson(event).dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+std::string EventToJson(const JournalEvent& event) { return FormatJson(ToJson(event)); }
 
 absl::StatusOr<JournalText> ParseJournal(absl::string_view text, absl::string_view path) {
   JournalText journal;

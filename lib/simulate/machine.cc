@@ -102,7 +102,7 @@ std::string MachineToJson(const MachineProfile& profile) {
   }
   if (!profile.devices.empty()) json["devices"] = Json::array();
   for (const MeasuredDevice& device : profile.devices) json["devices"].push_back(ToJson(device));
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return FormatJson(json, 2) + "\n";
 }
 
 absl::StatusOr<MachineProfile> MachineFromJson(absl::string_view text, absl::string_view what) {

@@ -3,12 +3,12 @@
 // rates from them. Pure functions; thread-safe.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/json_fwd.h"
 #include "model/work.h"
 #include "simulate/device_attention.h"
 
@@ -33,10 +33,9 @@ struct MeasuredDevice {
   std::vector<TimedAttention> attention;
 };
 
-nlohmann::ordered_json ToJson(const MeasuredDevice& device);
+Json ToJson(const MeasuredDevice& device);
 // The inverse of ToJson. Returns BadDataError, naming `what` and the field, if a field is missing or out of
 // range or if there is no product of fp32 or of bf16.
-absl::StatusOr<MeasuredDevice> MeasuredDeviceFromJson(const nlohmann::ordered_json& json,
-                                                      absl::string_view what);
+absl::StatusOr<MeasuredDevice> MeasuredDeviceFromJson(const Json& json, absl::string_view what);
 
 }  // namespace trainctl::simulate

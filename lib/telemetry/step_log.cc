@@ -11,7 +11,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -19,6 +18,7 @@
 #include "absl/strings/strip.h"
 #include "base/files.h"
 #include "base/folder_sync.h"
+#include "base/json.h"
 #include "base/status.h"
 
 namespace trainctl::telemetry {
@@ -144,9 +144,7 @@ std::optional<double> NumberOfJson(const nlohmann::ordered_json& value) {
   return std::nullopt;
 }
 
-std::string JsonQuoted(absl::string_view text) {
-  return nlohmann::json(std::string(text)).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
+std::string JsonQuoted(absl::string_view text) { return FormatJson(Json(std::string(text))); }
 
 absl::StatusOr<StepLog> StepLog::Open(const std::string& path, int64_t last_step_to_keep) {
   StepLog log;

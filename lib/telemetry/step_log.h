@@ -7,13 +7,13 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/json_fwd.h"
 
 namespace trainctl::telemetry {
 
@@ -21,7 +21,7 @@ namespace trainctl::telemetry {
 // JSON cannot represent NaN and infinity, so these become the strings "nan", "inf" and "-inf".
 std::string JsonNumber(double value);
 // The inverse of JsonNumber. Returns nullopt if the value is neither a number nor one of these strings.
-std::optional<double> NumberOfJson(const nlohmann::ordered_json& value);
+std::optional<double> NumberOfJson(const Json& value);
 std::string JsonQuoted(absl::string_view text);  // invalid UTF-8 becomes U+FFFD
 
 class StepLog {

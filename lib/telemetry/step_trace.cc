@@ -40,9 +40,7 @@ std::string Micros(int64_t nanoseconds) {
                          std::abs(nanoseconds) % 1000);
 }
 
-std::string Quoted(absl::string_view text) {
-  return Json(std::string(text)).dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
-}
+std::string Quoted(absl::string_view text) { return FormatAsciiJson(Json(std::string(text))); }
 
 // Two machines have the same clock when they are one, and were not started anew in between.
 std::string BootId() {
@@ -271,11 +269,12 @@ absl::Status StepRecorder::Write(const std::string& folder, int64_t step) const 
     events.Span(rank_, instructions_[i].stream, span.begin_ns - monotonic_ns_, span.end_ns - monotonic_ns_,
                 instructions_[i].name);
   }
-  const std::string text = absl::StrCat(
-      "{\"schema\":\"", kTraceSchema, "\",\"step\":", step, ",\"rank\":", rank_,
-      ",\"world_size\":", world_size_, ",\"host\":", Quoted(HostName()), ",\"boot_id\":", Quoted(BootId()),
-      ",\"monotonic_ns\":", monotonic_ns_, ",\"unix_ns\":", unix_ns_, ",\"streams\":", Json(streams_).dump(),
-      ",\"displayTimeUnit\":\"ms\",", "\"traceEvents\":[", events.text(), "\n]}\n");
+  const std::string text =
+      absl::StrCat("{\"schema\":\"", kTraceSchema, "\",\"step\":", step, ",\"rank\":", rank_,
+                   ",\"world_size\":", world_size_, ",\"host\":", Quoted(HostName()),
+                   ",\"boot_id\":", Quoted(BootId()), ",\"monotonic_ns\":", monotonic_ns_,
+                   ",\"unix_ns\":", unix_ns_, ",\"streams\":", FormatJson(Json(streams_)),
+                   ",\"displayTimeUnit\":\"ms\",", "\"traceEvents\":[", events.text(), "\n]}\n");
   TRAINCTL_RETURN_IF_ERROR(MakeDirs(folder));
   return WriteFileAtomic(absl::StrCat(folder, "/step-", step, "-rank-", rank_, ".json"), text);
 }
@@ -335,8 +334,7 @@ absl::StatusOr<MergedTrace> MergeTraces(const std::string& folder, int64_t step,
   }
   Json notes = merged.notes;
   merged.json = absl::StrCat("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"title\":", Quoted(title),
-                             ",\"clocks\":", clocks.dump(-1, ' ', true, Json::error_handler_t::replace),
-                             ",\"notes\":", notes.dump(-1, ' ', true, Json::error_handler_t::replace),
+                             ",\"clocks\":", FormatAsciiJson(clocks), ",\"notes\":", FormatAsciiJson(notes),
                              "},\n\"traceEvents\":[", events.text(), "\n]}\n");
   return merged;
 }

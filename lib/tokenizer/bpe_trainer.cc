@@ -1,11 +1,11 @@
 #include "tokenizer/bpe_trainer.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <queue>
 #include <set>
 
 #include "absl/strings/str_format.h"
+#include "base/json.h"
 #include "base/status.h"
 #include "base/units.h"
 #include "tokenizer/bpe.h"
@@ -197,7 +197,6 @@ absl::StatusOr<TrainedBpe> TrainBpe(const WordCounter& words, const TrainOptions
 }
 
 std::string TokenizerJson(const TrainedBpe& trained) {
-  using Json = nlohmann::ordered_json;
   Json added = Json::array();
   for (size_t i = 0; i < trained.special_tokens.size(); ++i) {
     added.push_back({{"id", i},
@@ -211,7 +210,7 @@ std::string TokenizerJson(const TrainedBpe& trained) {
   // Not as an ordered object, which looks for each new key among all others.
   std::string vocab = "{";
   for (size_t i = 0; i < trained.tokens.size(); ++i) {
-    absl::StrAppend(&vocab, i > 0 ? ",\n      " : "\n      ", Json(trained.tokens[i]).dump(), ": ", i);
+    absl::StrAppend(&vocab, i > 0 ? ",\n      " : "\n      ", FormatJson(Json(trained.tokens[i])), ": ", i);
   }
   vocab += "\n    }";
   std::string merges = "[";
@@ -219,15 +218,15 @@ std::string TokenizerJson(const TrainedBpe& trained) {
     const auto& [left, right] = trained.merges[i];
     const std::string merge = absl::StrCat(trained.tokens[static_cast<size_t>(left)], " ",
                                            trained.tokens[static_cast<size_t>(right)]);
-    absl::StrAppend(&merges, i > 0 ? ",\n      " : "\n      ", Json(merge).dump());
+    absl::StrAppend(&merges, i > 0 ? ",\n      " : "\n      ", FormatJson(Json(merge)));
   }
   merges += trained.merges.empty() ? "]" : "\n    ]";
   const Json byte_level = {
       {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
   return absl::StrCat(
       "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n  \"added_tokens\": ",
-      added.dump(), ",\n  \"normalizer\": null,\n  \"pre_tokenizer\": ", byte_level.dump(),
-      ",\n  \"post_processor\": ", byte_level.dump(), ",\n  \"decoder\": ", byte_level.dump(),
+      FormatJson(added), ",\n  \"normalizer\": null,\n  \"pre_tokenizer\": ", FormatJson(byte_level),
+      ",\n  \"post_processor\": ", FormatJson(byte_level), ",\n  \"decoder\": ", FormatJson(byte_level),
       ",\n  \"model\": {\n    \"type\": \"BPE\",\n    \"dropout\": null,\n    \"unk_token\": null,\n"
       "    \"continuing_subword_prefix\": null,\n    \"end_of_word_suffix\": null,\n"
       "    \"fuse_unk\": false,\n    \"byte_fallback\": false,\n    \"ignore_merges\": false,\n"

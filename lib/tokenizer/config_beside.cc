@@ -2,18 +2,15 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "base/lfs_pointer.h"
 #include "base/status.h"
-#include "base/strict_json.h"
 
 namespace trainctl::tokenizer {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr int64_t kMaxConfigBytes = int64_t{1} << 24;
 
@@ -39,7 +36,7 @@ Json ReadBeside(const std::string& file, const char* name) {
   if (!std::filesystem::is_regular_file(path, ignored)) return nullptr;
   const absl::StatusOr<std::string> text = ReadFile(path.string(), kMaxConfigBytes);
   if (!text.ok()) return nullptr;
-  absl::StatusOr<Json> config = ParseStrictJson<Json>(*text, path.string());
+  absl::StatusOr<Json> config = ParseJson(*text, path.string());
   return config.ok() && config->is_object() ? *std::move(config) : Json(nullptr);
 }
 

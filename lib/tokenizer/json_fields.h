@@ -1,19 +1,17 @@
 // Reads the fields of a tokenizer.json and names them in errors. Include only from .cc files.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/json.h"
 
 namespace trainctl::tokenizer {
 
-using FileJson = nlohmann::json;
-
 // A JSON value (null if it is absent) and its location, for example "x/tokenizer.json: pre_tokenizer".
 struct JsonPart {
-  const FileJson* value = nullptr;
+  const Json* value = nullptr;
   std::string where;
 
   bool is_null() const { return value == nullptr || value->is_null(); }

@@ -1,7 +1,6 @@
 #include "tokenizer/other_files.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -9,12 +8,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/json.h"
 #include "base/lfs_pointer.h"
 
 namespace trainctl::tokenizer {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr char kUseBeside[] =
     "use the tokenizer.json next to it (the model's Hugging Face folder contains one)";

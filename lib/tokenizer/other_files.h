@@ -5,11 +5,11 @@
 // Pure functions of the content; they load nothing.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "base/json_fwd.h"
 
 namespace trainctl::tokenizer {
 
@@ -19,7 +19,7 @@ std::string DescribeOtherBytes(absl::string_view bytes, absl::string_view what);
 
 // Describes JSON that is not a tokenizer.json because it lacks the "model" member. Never returns an empty
 // string.
-std::string DescribeOtherJson(const nlohmann::json& root, absl::string_view what);
+std::string DescribeOtherJson(const Json& root, absl::string_view what);
 
 // Describes a folder that contains neither tokenizer.json nor tokenizer.model, based on the names of its
 // files. Returns "; ..." with a suggestion which file to use or create, or an empty string if it recognizes

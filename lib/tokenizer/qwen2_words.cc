@@ -1,13 +1,9 @@
 #include "tokenizer/qwen2_words.h"
 
-#include <nlohmann/json.hpp>
-
-#include "base/strict_json.h"
+#include "tokenizer/tokenizer_file.h"
 
 namespace trainctl::tokenizer {
 namespace {
-
-using Json = nlohmann::json;
 
 // PRETOKENIZE_REGEX of transformers, models/qwen2/tokenization_qwen2.py.
 constexpr char kPattern[] =
@@ -32,7 +28,7 @@ bool IsPlainByteLevel(const Json& step) {
 }  // namespace
 
 bool CutsAsQwen2(absl::string_view tokenizer_json) {
-  const absl::StatusOr<Json> file = ParseStrictJson<Json>(tokenizer_json, "tokenizer.json");
+  const absl::StatusOr<Json> file = ParseJson(tokenizer_json, "tokenizer.json");
   if (!file.ok() || At(At(*file, "normalizer"), "type") != "NFC") return false;
   const Json steps = At(At(*file, "pre_tokenizer"), "pretokenizers");
   return steps.is_array() && steps.size() == 2 && IsSplitOfQwen(steps[0]) && IsPlainByteLevel(steps[1]);

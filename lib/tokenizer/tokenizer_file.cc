@@ -10,8 +10,6 @@
 namespace trainctl::tokenizer {
 namespace {
 
-using Json = nlohmann::json;
-
 // Hands everything to the builder of a tree, but keeps what stands in model.vocab and model.merges.
 class FileReader : public nlohmann::json_sax<Json> {
  public:
@@ -127,7 +125,7 @@ class FileReader : public nlohmann::json_sax<Json> {
   }
 
   absl::string_view what_;
-  StrictJsonBuilder<Json> rest_;
+  StrictJsonBuilder rest_;
   TokenizerFile file_;
   absl::Status status_;
   Place place_ = Place::kRest;
@@ -143,7 +141,7 @@ class FileReader : public nlohmann::json_sax<Json> {
 
 absl::StatusOr<TokenizerFile> ParseTokenizerFile(absl::string_view text, absl::string_view what) {
   FileReader reader(text, what);
-  if (Json::sax_parse(text.begin(), text.end(), &reader)) return reader.Take();
+  if (SendJsonEvents(text, reader)) return reader.Take();
   return reader.status();
 }
 

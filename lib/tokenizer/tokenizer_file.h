@@ -4,19 +4,19 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/json.h"
 
 namespace trainctl::tokenizer {
 
 struct TokenizerFile {
   // The file, except that model.vocab is empty if it is an object and model.merges is empty if it is a list.
-  nlohmann::json rest;
+  Json rest;
   std::vector<std::pair<std::string, int64_t>> vocab;  // tokens and ids in file order; may contain duplicates
   std::vector<std::pair<std::string, std::string>> merges;
 };

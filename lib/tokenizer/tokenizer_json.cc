@@ -266,9 +266,9 @@ absl::Status JsonTokenizer::ReadTemplate(const JsonPart& part) {
     TRAINCTL_ASSIGN_OR_RETURN(const std::string name, StringAt(item.At("SpecialToken"), "id"));
     const JsonPart ids = part.At("special_tokens").At(name).At("ids");
     if (ids.is_null() || !ids.value->is_array()) return ids.Bad("must be a list of IDs");
-    for (const FileJson& id : *ids.value) {
+    for (const Json& id : *ids.value) {
       if (!id.is_number_unsigned() || id.get<uint64_t>() >= tokens_.size() || !HasToken(id.get<int64_t>())) {
-        return ids.Bad(absl::StrCat("contains ", id.dump(), ", which is not a token's ID"));
+        return ids.Bad(absl::StrCat("contains ", FormatJson(id), ", which is not a token's ID"));
       }
       (num_texts == 0 ? before : behind).push_back(id.get<int32_t>());
     }

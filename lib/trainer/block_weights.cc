@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "base/json.h"
 #include "checkpoint/examine.h"
 #include "checkpoint/finite_values.h"
 #include "checkpoint/model_weights.h"

@@ -21,7 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/dtype.h"
-#include "base/json.h"
+#include "base/json_fwd.h"
 #include "base/status.h"
 #include "checkpoint/checkpoint_io.h"
 #include "checkpoint/model_folder.h"

@@ -177,7 +177,7 @@ class Checker {
     if (options_.rank != 0) return absl::OkStatus();
     Json line = {{"check", name}, {"ok", wrong == 0}};
     if (wrong > 0) line["wrong_ranks"] = wrong;
-    std::printf("%s\n", line.dump().c_str());
+    std::printf("%s\n", FormatJson(line).c_str());
     std::fflush(stdout);
     return absl::OkStatus();
   }

@@ -136,7 +136,7 @@ void Print(const OperatorCheck& check) {
                {"deterministic", check.deterministic},
                {"ok", check.ok()}};
   line["error"] = std::isfinite(check.error) ? Json(check.error) : Json("nan");
-  std::printf("%s\n", line.dump().c_str());
+  std::printf("%s\n", FormatJson(line).c_str());
   std::fflush(stdout);  // what comes after it may end this process
 }
 

@@ -67,9 +67,9 @@ std::string StateJson(const RunCounters& counters, const std::string& descriptio
                 {"updates", counters.updates},
                 {"tokens", counters.tokens},
                 {"skipped", counters.skipped}};
-  if (!counters.unlogged_json.empty()) state["unlogged"] = Json::parse(counters.unlogged_json);
-  state["run"] = Json::parse(description_json);
-  return state.dump();
+  if (!counters.unlogged_json.empty()) state["unlogged"] = ParseValidJson(counters.unlogged_json);
+  state["run"] = ParseValidJson(description_json);
+  return FormatJson(state);
 }
 
 using StateNames = std::set<std::string>;
@@ -232,8 +232,8 @@ absl::StatusOr<StoredState> StoredState::Open(const std::string& path, const par
   if (json.contains("skipped")) {
     TRAINCTL_ASSIGN_OR_RETURN(stored.counters_.skipped, JsonInt(json, "skipped", what));
   }
-  if (json.contains("unlogged")) stored.counters_.unlogged_json = json["unlogged"].dump();
-  if (json.contains("run")) stored.description_json_ = json["run"].dump();
+  if (json.contains("unlogged")) stored.counters_.unlogged_json = FormatJson(json["unlogged"]);
+  if (json.contains("run")) stored.description_json_ = FormatJson(json["run"]);
   return stored;
 }
 

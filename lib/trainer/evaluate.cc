@@ -130,7 +130,7 @@ absl::StatusOr<std::string> Eval(const InferenceDeps& deps) {
                               {"perplexity", std::move(perplexity)},
                               {"loss_tokens", sums.loss_tokens}});
   }
-  return report.dump() + "\n";
+  return FormatJson(report) + "\n";
 }
 
 }  // namespace

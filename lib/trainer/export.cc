@@ -121,7 +121,7 @@ absl::Status WriteTokenizerConfig(const Codec& codec, const std::string& out_fol
   if (!PathExists(out_folder + "/tokenizer.json") || PathExists(path)) return absl::OkStatus();
   Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
   if (!codec.end_of_document().empty()) config["eos_token"] = codec.end_of_document();
-  return WriteFileAtomic(path, config.dump(2) + "\n");
+  return WriteFileAtomic(path, FormatJson(config, 2) + "\n");
 }
 
 // A sentence if the AutoTokenizer of transformers would cut texts differently from the exported tokenizer,

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/counter_rng.h"
+#include "base/json.h"
 #include "device/aten.h"
 #include "tokenizer/text_stream.h"
 #include "trainer/block_weights.h"
@@ -84,8 +85,9 @@ absl::StatusOr<Generated> Generate(const InferenceDeps& deps, const GenerateOpti
   // What is damaged is told before any text.
   for (int block = 0; weights->all_stay() && block < model::NumBlocks(spec); ++block)
     TRAINCTL_RETURN_IF_ERROR(weights->Of(block).status());
-  Generated generated{.model = weights->Describe()};
-  for (const std::string& note : NotesOfFolder(deps, codec, generated.model)) output.note(note);
+  const Json model = weights->Describe();
+  Generated generated{.model_json = FormatJson(model)};
+  for (const std::string& note : NotesOfFolder(deps, codec, model)) output.note(note);
   const int64_t window = spec.max_position;
   const int64_t most_tokens = static_cast<int64_t>(tokens.size()) + options.max_tokens;
   const bool begins_cut = std::ssize(tokens) > window;

@@ -137,7 +137,7 @@ absl::StatusOr<std::string> MeasureDevice(const std::string& plugin_path, int or
   try {
     TRAINCTL_ASSIGN_OR_RETURN(const auto device, device::Device::Open(plugin_path, {.ordinal = ordinal}));
     device->UseNewStream();
-    return simulate::ToJson(Measure(*device)).dump();
+    return FormatJson(simulate::ToJson(Measure(*device)));
   } catch (const c10::OutOfMemoryError& error) {
     return EnvironmentError(device::ErrorText(error));
   } catch (const std::exception& error) {

@@ -29,7 +29,9 @@ Json::object_t::value_type DescribeDevice(const device::Device& device) {
   return {"cpu", std::string(device.kernels().name) + " " + at::get_cpu_capability()};
 }
 
-std::string TextOf(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+std::string TextOf(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : FormatJson(value);
+}
 
 std::string WhatChangedSince(int before) {
   std::vector<std::string> changes;
@@ -46,13 +48,13 @@ std::string DescribeNumerics(const plan::Plan& plan, int world_size, const devic
       {"layout", plan.layout.ToString()},   {"world_size", world_size},
       {"threads", plan.threads_per_worker}, {"precision", std::string(DTypeName(plan.setting.types.compute))},
       {kNumerics, kNumericsVersion},        DescribeDevice(device)};
-  return description.dump();
+  return FormatJson(description);
 }
 
 std::string DescribeChange(const std::string& before, const std::string& now) {
   if (before.empty() || before == now) return "";
-  Json was = Json::parse(before);
-  const Json is = Json::parse(now);
+  Json was = ParseValidJson(before);
+  const Json is = ParseValidJson(now);
   // Those of before it was counted do not have it.
   if (is.contains(kNumerics) && !was.contains(kNumerics)) was[kNumerics] = 1;
   std::vector<std::string> changes;

@@ -229,7 +229,7 @@ absl::StatusOr<std::vector<std::string>> WriteReport(const std::string& path, co
     report["measured_seconds"] = PartsToJson(measured);
     TellTime(plan, times, predicted, measured, lines);
   }
-  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(path, report.dump(2) + "\n"));
+  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(path, FormatJson(report, 2) + "\n"));
   return lines;
 }
 

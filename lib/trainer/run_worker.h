@@ -18,7 +18,6 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/control_channel.h"
-#include "base/json.h"
 #include "base/key_value_store.h"
 #include "recipe/recipe.h"
 #include "telemetry/run_change.h"
@@ -104,7 +103,7 @@ struct GenerateOptions {
 struct Generated {
   std::vector<int32_t> tokens;  // new tokens, without the end-of-text token
   bool ended = false;           // whether the model ended the text before max_tokens
-  Json model;                   // report fields that describe the model, see BlockWeights::Describe
+  std::string model_json;       // report fields that describe the model, see BlockWeights::Describe
   std::string late_note;        // a note to the user to print after the text; may be empty
 };
 struct GenerateOutput {

@@ -20,7 +20,7 @@ namespace {
 void Print(const std::string& name, double bytes, double seconds) {
   const Json line = {
       {"operator", name}, {"bytes", bytes}, {"seconds", seconds}, {"bytes_per_second", bytes / seconds}};
-  std::printf("%s\n", line.dump().c_str());
+  std::printf("%s\n", FormatJson(line).c_str());
   std::fflush(stdout);
 }
 

@@ -1,15 +1,13 @@
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/json.h"
 #include "verify/verify.h"
 
 namespace trainctl::verify {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr size_t kShownFindings = 12;
 
@@ -102,7 +100,7 @@ std::string ReportToJson(const Report& report) {
   json["missing"] = Json::array();
   for (const MissingExchange& missing : report.missing)
     json["missing"].push_back({{"call", missing.call}, {"axis", missing.axis}});
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return FormatJson(json, 2) + "\n";
 }
 
 }  // namespace trainctl::verify

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/json.h"
 #include "base/status.h"
 #include "frameworks/cluster_explain.h"
 #include "frameworks/cluster_plan_json.h"
