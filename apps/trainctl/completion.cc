@@ -14,6 +14,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/types/span.h"
+#include "base/files.h"
 #include "base/names.h"
 #include "base/shell_quote.h"
 #include "base/status.h"
@@ -270,9 +271,9 @@ std::string HintForOption(const CLI::App& app, const std::string& typed) {
     if (key == "run.root" && FindOption(app, "--run-dir") != nullptr) {
       return "did you mean --run-dir FOLDER (for this run), or --set run.root=FOLDER (for all runs)? ";
     }
-    if (!key.empty()) return absl::StrCat("did you mean --set ", key, "=VALUE? ");
+    if (!key.empty() && key != "run.root") return absl::StrCat("did you mean --set ", key, "=VALUE? ");
     const recipe::ForeignWord* const foreign = recipe::FindForeign(typed, recipe::ForeignKeys());
-    if (foreign != nullptr) return absl::StrCat(foreign->advice, ". ");
+    if (foreign != nullptr && foreign->advice[0] != '\0') return absl::StrCat(foreign->advice, ". ");
   }
   return HintOfNearest(typed, known, std::max(2, static_cast<int>(typed.size()) / 3));
 }
@@ -284,6 +285,7 @@ std::string HintForVerb(const CLI::App& app, bool is_first, const std::string& t
   if (foreign != nullptr && foreign->ours[0] != '\0')
     return absl::StrCat("did you mean ", foreign->ours, "? ");
   if (foreign != nullptr) return absl::StrCat(foreign->advice, ". ");
+  if (typed == "list" && FindVerb(app, "ls") != nullptr) return "did you mean ls? ";
   if (!is_first && app.get_name() == "export") return "did you mean checkpoint export (for a model)? ";
   std::string nearest =
       HintOfNearest(typed, CompleteWord(app, {}, ""), std::max(1, static_cast<int>(typed.size()) / 3));
@@ -317,15 +319,18 @@ std::string HintForAssignment(const Position& position, const std::string& word)
   return key.empty() ? "" : absl::StrCat("did you mean --set ", ShellQuote(key + word.substr(equals)), "? ");
 }
 
-// Returns a complaint about "--set KEY = VALUE", whose words the shell separates, or an empty string. `at` is
-// the index of KEY.
+// Returns a complaint about "--set KEY = VALUE" or "--set KEY VALUE", whose words the shell separates, or an
+// empty string. `at` is the index of KEY.
 std::string ComplaintOfSpaces(const CLI::Option& option, absl::Span<const std::string> words, size_t at) {
   const std::string form = ValueName(option);
-  const bool is_split = at + 1 < words.size() && absl::StartsWith(words[at + 1], "=");
-  if (!absl::StartsWith(form, "KEY=") || !is_split || absl::StrContains(words[at], "=")) return "";
-  const std::string value = words[at + 1] != "="    ? words[at + 1].substr(1)
-                            : at + 2 < words.size() ? words[at + 2]
-                                                    : "VALUE";
+  if (!absl::StartsWith(form, "KEY=") || absl::StrContains(words[at], "=") || at + 1 == words.size())
+    return "";
+  const std::string& next = words[at + 1];
+  if (absl::StartsWith(next, "-") || absl::EndsWith(next, ".toml") || PathExists(next)) return "";
+  const std::string value = !absl::StartsWith(next, "=") ? next
+                            : next != "="                ? next.substr(1)
+                            : at + 2 < words.size()      ? words[at + 2]
+                                                         : "VALUE";
   return absl::StrCat(option.get_name(), " takes ", form, " without spaces: ", option.get_name(), " ",
                       ShellQuote(absl::StrCat(words[at], "=", value)));
 }

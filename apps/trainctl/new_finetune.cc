@@ -80,6 +80,7 @@ absl::Status FindFields(const std::vector<std::string>& files, recipe::FineTune&
                                    " is not read; if it is not empty, append it to \"instruction\""));
     }
     if (fields.text_field.empty() && (has("messages") || has("conversations"))) {
+      choices.has_conversations = true;
       notes.push_back(absl::StrCat(files[i],
                                    " contains conversations; render them with the model's chat "
                                    "template first (docs/guide/finetune.md)"));

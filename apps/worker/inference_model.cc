@@ -1,11 +1,14 @@
 #include "apps/worker/inference_model.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "base/folder_entries.h"
 #include "base/status.h"
+#include "data/example_fields.h"
 #include "data/source_kind.h"
 #include "data/unused_prompts.h"
 #include "recipe/load.h"
@@ -18,6 +21,23 @@ namespace trainctl {
 namespace {
 
 constexpr int64_t kNumBytes = 256;
+
+// Sets the fields of a JSONL file that the command line does not name: those that FindExampleFields knows,
+// where the file does not have the source's.
+absl::Status FindFields(const InferenceRequest& request, recipe::DataSource& source,
+                        std::vector<std::string>& notes) {
+  if (!request.text_field.empty() || !request.prompt_field.empty()) return absl::OkStatus();
+  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<std::string> names, data::FieldNamesOfFirstLine(request.data));
+  if (std::find(names.begin(), names.end(), source.text_field) != names.end()) return absl::OkStatus();
+  const data::ExampleFields found = data::FindExampleFields(names);
+  if (found.text_field.empty()) return absl::OkStatus();
+  notes.push_back(absl::StrCat(
+      request.data, " has no field '", source.text_field, "'; the text is its field '", found.text_field, "'",
+      found.prompt_field.empty() ? "" : absl::StrCat(", and the prompt is '", found.prompt_field, "'")));
+  source.text_field = found.text_field;
+  source.prompt_field = found.prompt_field;
+  return absl::OkStatus();
+}
 
 // Replaces the recipe's evaluation sets with all of `request.data`.
 absl::Status EvaluateOnly(const InferenceRequest& request, InferenceModel& model) {
@@ -38,7 +58,10 @@ absl::Status EvaluateOnly(const InferenceRequest& request, InferenceModel& model
                        request.data, " is not"));
     }
     source.prompt_field.clear();
-  } else if (*kind == data::SourceKind::kJsonl && source.prompt_field.empty()) {
+  } else if (*kind == data::SourceKind::kJsonl) {
+    TRAINCTL_RETURN_IF_ERROR(FindFields(request, source, model.notes));
+  }
+  if (kind.ok() && *kind == data::SourceKind::kJsonl && source.prompt_field.empty()) {
     const std::string name = data::FindUnusedPrompt(request.data, source.text_field);
     if (!name.empty()) {
       model.notes.push_back(absl::StrCat("the field '", name, "' of ", request.data,

@@ -77,7 +77,9 @@ std::vector<StarterLine> DataLines(const FineTune& choices) {
   }
   if (!choices.has_fields) return lines;
   std::string note;
-  if (!is_known) {
+  if (choices.has_conversations) {
+    note = "The fields of the rendered examples.";
+  } else if (!is_known) {
     note = "Replace this and the next field with those of your examples.";
     if (!choices.field_names.empty()) {
       absl::StrAppend(&note, " The first example has ",
@@ -100,6 +102,11 @@ std::string BeforeOf(const FineTune& choices) {
     return "Create data/train.jsonl (objects with \"prompt\" and \"text\") next to the recipe, then run: "
            "trainctl "
            "plan {recipe}";
+  }
+  if (choices.has_conversations) {
+    return "Render the conversations into a file of objects with \"prompt\" and \"text\", name that file in "
+           "the "
+           "recipe, then run: trainctl plan {recipe}";
   }
   if (choices.has_fields && choices.text_field.empty()) {
     return "Set prompt_field and text_field to the fields of your examples, then run: trainctl plan {recipe}";

@@ -21,6 +21,7 @@ struct FineTune {
   bool has_fields = true;  // whether the files are JSONL or Parquet
   // Fields of an example. If `text_field` is empty, the recipe has placeholders for both.
   std::string prompt_field, text_field;
+  bool has_conversations = false;        // the files contain conversations, which have to be rendered first
   std::vector<std::string> field_names;  // fields of the first example, for a comment; may be empty
   // Tokens of one epoch, including padding. If 0, because the data is not known, the length of the run is a
   // fixed number of steps; otherwise it is three epochs.

@@ -452,7 +452,9 @@ constexpr ForeignWord kKeys[] = {
     {"exp_name", "run.name"},
     {"experiment_name", "run.name"},
     {"job_name", "run.name"},
+    {"output", "run.root"},
     {"output_dir", "run.root"},
+    {"output_folder", "run.root"},
     {"output_path", "run.root"},
     {"out_dir", "run.root"},
     {"work_dir", "run.root"},
@@ -525,6 +527,7 @@ constexpr ForeignWord kKeys[] = {
     {"mlflow", "launch.on_event"},
     {"use_mlflow", "launch.on_event"},
     // What has no key.
+    {"lora", "", kNoLora},
     {"lora_r", "", kNoLora},
     {"lora_rank", "", kNoLora},
     {"lora_alpha", "", kNoLora},

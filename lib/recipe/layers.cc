@@ -377,6 +377,7 @@ absl::StatusOr<Value> Draft::ResolvePaths(const Field& field, Value value) const
     TRAINCTL_ASSIGN_OR_RETURN(const std::string expanded, ExpandVariables(*path, access_.environment));
     TRAINCTL_RETURN_IF_ERROR(RefuseUrl(expanded));
     *path = AbsolutePath(expanded, folder);
+    if (!IsValidUtf8(*path)) return UsageError(absl::StrCat(*path, " is not valid UTF-8; rename the folder"));
   } else if (auto* paths = std::get_if<std::vector<std::string>>(&value)) {
     // Only the recipe's own text is a pattern. A value with "[" or "*" in it is the name of a folder or file.
     const Environment literal = [this](const std::string& name) {

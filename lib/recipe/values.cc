@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/status.h"
 #include "base/units.h"
@@ -43,6 +44,8 @@ std::string RangeText(const Field& field) {
   }
   return text;
 }
+
+constexpr size_t kLongestHint = 60;  // bytes of a text that is repeated in another form
 
 std::string Shown(const RawValue& raw) {
   switch (raw.type) {
@@ -96,7 +99,25 @@ class Conversion {
   }
 
   absl::Status Expected(const RawValue& raw) const {
-    return UsageError(absl::StrCat(path_, ": expected ", Describe(field_), ", got ", Shown(raw)));
+    return UsageError(
+        absl::StrCat(path_, ": expected ", Describe(field_), ", got ", Shown(raw), HintOfList(raw)));
+  }
+
+  // "; write [\"a\", \"b\"]" for the text a,b in place of a list. Spaces may separate the words of a command.
+  std::string HintOfList(const RawValue& raw) const {
+    const bool is_list = field_.kind == Kind::kStringList || field_.kind == Kind::kGlobList;
+    const std::string& text = raw.string_value;
+    if (!is_list || field_.is_command || raw.type != RawValue::Type::kString || text.size() > kLongestHint ||
+        !absl::StrContains(text, ',')) {
+      return "";
+    }
+    const std::vector<std::string> items = absl::StrSplit(text, ',', absl::SkipWhitespace());
+    return absl::StrCat("; write [",
+                        absl::StrJoin(items, ", ",
+                                      [](std::string* out, absl::string_view item) {
+                                        absl::StrAppend(out, QuoteToml(absl::StripAsciiWhitespace(item)));
+                                      }),
+                        "]");
   }
 
   absl::StatusOr<Value> Typed(const RawValue& raw) const {

@@ -3,12 +3,39 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "base/status.h"
 #include "data/counted_targets.h"
 #include "layout/ledger.h"
 #include "trainer/progress.h"
 
 namespace trainctl::trainer {
+namespace {
+
+// Prints how far an evaluation is, from its tenth second on, so that a long one is not taken for a hang.
+class EvaluationProgress {
+ public:
+  EvaluationProgress(const WorkerDeps& deps, const std::vector<data::EvalSet>& sets)
+      : deps_(deps), next_line_(deps.clock->Monotonic() + absl::Seconds(10)) {
+    for (const data::EvalSet& set : sets) num_batches_ += set.num_batches;
+  }
+
+  void BatchDone() {
+    ++num_done_;
+    const absl::Duration now = deps_.clock->Monotonic();
+    if (!deps_.is_first_rank() || num_done_ == num_batches_ || now < next_line_) return;
+    PrintLine(absl::StrCat("evaluating: ", num_done_, " of ", num_batches_, " batches"));
+    next_line_ = now + absl::Seconds(30);
+  }
+
+ private:
+  const WorkerDeps& deps_;
+  absl::Duration next_line_;
+  int64_t num_batches_ = 0;
+  int64_t num_done_ = 0;
+};
+
+}  // namespace
 
 Evaluation::Evaluation(const WorkerDeps& deps, const PlannedRun& planned,
                        const std::vector<data::EvalSet>& sets, const BatchReader& batches,
@@ -24,6 +51,7 @@ Evaluation::Evaluation(const WorkerDeps& deps, const PlannedRun& planned,
 absl::StatusOr<std::optional<EvalLosses>> Evaluation::Run() {
   TRAINCTL_RETURN_IF_ERROR(data_files_.Run());
   EvalLosses losses;
+  EvaluationProgress progress(deps_, sets_);
   for (const data::EvalSet& set : sets_) {
     double sums[2] = {0, 0};
     for (int64_t i = 0; i < set.num_batches; ++i) {
@@ -36,6 +64,7 @@ absl::StatusOr<std::optional<EvalLosses>> Evaluation::Run() {
           executor_.RunForward(planned_.evaluation, MicroBatches(*batch, planned_.training)));
       sums[0] += part.loss;
       sums[1] += static_cast<double>(part.loss_tokens);
+      progress.BatchDone();
     }
     TRAINCTL_RETURN_IF_ERROR(executor_.SumOverRanks(layout::kEvalReduction, sums));
     losses[set.name] = sums[1] > 0 ? std::optional<double>(sums[0] / sums[1]) : std::nullopt;

@@ -964,7 +964,7 @@ def a_file_system_that_lacks_something(c):
     for call, number, code, said in (
             ("FSYNC_FOLDER", errno.EINVAL, 0, folders), ("FSYNC_FOLDER", errno.EBADF, 0, folders),
             ("FSYNC_FOLDER", errno.EACCES, 0, folders), ("FSYNC_FOLDER", errno.EIO, 5, "sync folder"),
-            ("FSYNC_FILE", errno.EINVAL, 0, files), ("FLOCK", errno.EINVAL, 0, "finished"), ("FLOCK", errno.EIO, 5, locks),
+            ("FSYNC_FILE", errno.EINVAL, 0, files), ("FLOCK", errno.ENOSYS, 0, "finished"), ("FLOCK", errno.EIO, 5, locks),
             ("STATVFS", errno.ENOSYS, 0, "does not report its free space"), ("BIND", errno.EOPNOTSUPP, 0, "finished"),
             ("CHMOD", errno.EPERM, 0, "finished")):
         shutil.rmtree(c.dir + "/run", ignore_errors=True)
@@ -973,6 +973,12 @@ def a_file_system_that_lacks_something(c):
         c.expect(result, code, said)
         if code == 0 and not os.path.exists(c.dir + "/run/checkpoints/step-00000002/manifest.json"):
             c.fail("%s %d: no checkpoint: %s" % (call, number, os.listdir(c.dir + "/run/checkpoints")))
+    with open(c.dir + "/text.txt", "w") as text:
+        text.write("a text")
+    for number, *words in (
+            (errno.EOPNOTSUPP, "status", "run"), (errno.EOPNOTSUPP, "logs", "run"), (errno.EOPNOTSUPP, "checkpoint", "ls", "run"),
+            (errno.ENOLCK, "data", "prepare", "text.txt", "--out", "set"), (errno.ENOLCK, "resume", "run", "--set", "train.steps=3")):
+        c.expect(c.run(*words, env={"LD_PRELOAD": c.dir + "/shim.so", "FLOCK": str(number)}), 0)
 
 
 @case

@@ -285,6 +285,17 @@ def models_are_listed(c):
         if c.expect(0, ["models", "--markdown"]) != file.read():
             c.fail("run: trainctl models --markdown > docs/reference/models.md")
     c.expect(2, ["models", "--markdown", "--json"], "use only one of them")
+    said = c.expect(0, ["models", "Qwen 2.5"], "qwen2 ")
+    if "mixtral" in said or "qwen3" in said or "llama" in said:
+        c.fail("models Qwen 2.5 lists others: %s" % said)
+    c.expect(0, ["models", "llama3.1-8b"], "8.03B")
+    for name, family in (("Phi 4", "phi3 "), ("phi-2", "phi "), ("InternLM 2.5", "internlm2 "), ("Llama 2", "llama "),
+                         ("Falcon 11B", "falcon "), ("DeepSeek R1", "deepseek_v3 ")):
+        c.expect(0, ["models", name], family)
+    if json.loads(c.expect(0, ["models", "mixtral", "--json"]))["families"][0]["model_type"] != "mixtral":
+        c.fail("models mixtral --json lists others")
+    c.expect(2, ["models", "t5000"], 'no family or preset has "t5000" in its name; `trainctl models` lists them all')
+    c.expect(2, ["models", "qwen2", "--markdown"], "leave out the name")
 
 
 def examples(names, count=400):
@@ -332,7 +343,7 @@ def new_from_a_folder_is_ready_to_use(c):
     c.expect(0, ["new", "--from", "m", "--data", "plain.txt", "--force"])
     c.expect(0, ["recipe", "check", "recipe.toml"], "is valid")
     c.write("chats.jsonl", '{"messages": []}\n' * 100)
-    c.expect(0, ["new", "--from", "m", "--data", "chats.jsonl", "--force"], "chat template", "Set prompt_field and text_field")
+    c.expect(0, ["new", "--from", "m", "--data", "chats.jsonl", "--force"], "chat template", "Render the conversations into a file")
     c.expect(0, ["new", "--from", "m", "--force"], "Create data/train.jsonl")
     c.expect(0, ["plan", "recipe.toml"], "Chosen: ", "missing for a launch: ")
     # Too large for the machine: the recipe is written nevertheless.
@@ -1072,6 +1083,12 @@ def words_of_other_tools_lead_to_ours(c):
     c.expect(2, ["recipe", "check", "r.toml", "--set", "train.steps", "=", "5"],
              "--set takes KEY=VALUE without spaces: --set train.steps=5; see `trainctl recipe check --help`")
     c.expect(2, ["recipe", "check", "r.toml", "--set", "train.steps", "=5"], "--set train.steps=5;")
+    c.expect(2, ["recipe", "check", "r.toml", "--set", "train.steps", "5"], "--set train.steps=5;")
+    c.expect(2, ["recipe", "check", ROOT + "/recipes/quickstart.toml", "--set", "launch.ssh.hosts=a, b"],
+             'expected a list of strings, got "a, b"; write ["a", "b"]')
+    c.expect(2, ["checkpoint", "list", "run"], "did you mean ls?")
+    c.expect(2, ["launch", "r.toml", "--output", "out"], "did you mean --run-dir FOLDER")
+    c.expect(2, ["recipe", "explain", "lora"], "trainctl has no LoRA")
     c.expect(2, ["recipe", "check", ROOT + "/recipes/quickstart.toml", "--set", "cluster.device=gpu"], 'use "cuda"')
     c.write("near.toml", "")
     c.expect(2, ["plan", "near"], "there is no file near; did you mean near.toml?")
@@ -1138,6 +1155,11 @@ def a_folder_without_a_run_is_evaluated_and_continued(c):
     for words in (["a.jsonl"], ["a.jsonl", "--text-field", "body"], ["a.jsonl", "--text-field", "body", "--prompt-field", "ask"]):
         c.expect(0, ["eval", "m", "--data", *words], '"loss_tokens":%d' % (3 if "--prompt-field" in words else 2))
     c.write("p.jsonl", '{"text": "one", "prompt": "who"}\n')
+    c.write("q.jsonl", '{"question": "who", "answer": "one"}\n')
+    said = c.expect(0, ["eval", "m", "--data", "q.jsonl"], "q.jsonl has no field 'text'; the text is its field 'answer', "
+                    "and the prompt is 'question'", '"loss_tokens":3')
+    if "is not read" in said:
+        c.fail("eval says that the prompt is not read: %s" % said)
     c.expect(0, ["eval", "m", "--data", "p.jsonl"], "note: the field 'prompt' of", "p.jsonl is not read, so the loss is that of 'text' without it",
              "pass --prompt-field prompt")
     if "is not read" in c.run("eval", "m", "--data", "p.jsonl", "--prompt-field", "prompt").stdout:

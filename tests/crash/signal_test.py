@@ -7,9 +7,11 @@ SIGTERM, SIGINT, SIGUSR1 or SIGHUP from 50 ms after the start on, to the launche
 of a launch and of what continues it, with one and two workers, on a little data and, each fifth time, on 200 MB of JSONL. The exit code
 is 75, or 0 where the run was done by then; the same command, or a resume once there is a run, goes on; in the
 end metrics and weights are those of a run that nobody disturbed, bit for bit, and nothing is left behind.
+A signal, and a kill of all processes, while two workers evaluate the last step: the step is saved.
 """
 
 import argparse
+import json
 import os
 import random
 import shutil
@@ -72,6 +74,46 @@ def disturbed(trainctl, recipe, run_dir, chooser, disturbances):
         disturbances -= 1
 
 
+def ended_while_evaluating(trainctl, work):
+    """The problems of two runs that are ended in a long evaluation of the last step."""
+    recipe, problems = work + "/evaluated.toml", []
+    with open(work + "/eval.jsonl", "w") as file:
+        file.writelines('{"text": "%s"}\n' % " ".join(str(i * j % 1013) for j in range(120)) for i in range(1, 1500))
+    with open(recipe, "w") as file:
+        file.write(small_run.recipe("small.jsonl", 3, 9, 2, train="eval_every = 3\neval_batches = 1800",
+                                    more='[[data.eval]]\nname = "e"\nfiles = ["eval.jsonl"]\n'))
+    undisturbed = start([trainctl, "launch", recipe, "--run-dir", work + "/evaluated"])
+    output, _ = undisturbed.communicate(timeout=300)
+    if undisturbed.returncode != 0:
+        return ["the undisturbed run with an evaluation failed: " + output]
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        run_dir = "%s/evaluated-%d" % (work, number)
+        process = start([trainctl, "launch", recipe, "--run-dir", run_dir])
+        # The save comes before the evaluation.
+        while process.poll() is None and not os.path.exists(run_dir + "/checkpoints/step-00000003/manifest.json"):
+            time.sleep(0.01)
+        for pid in family(process.pid) if number == signal.SIGKILL else [process.pid]:
+            os.kill(pid, number)
+        output, _ = process.communicate(timeout=300)
+        what = "%s during the last evaluation: exit code %d\n%s" % (signal.Signals(number).name, process.returncode, output)
+        if process.returncode != (75 if number == signal.SIGTERM else -number):
+            problems.append(what)
+            continue
+        with open(run_dir + "/metrics.jsonl") as file:
+            steps = [json.loads(line) for line in file]
+        if "eval" in steps[-1] and steps[-1]["step"] == 3:
+            problems.append(what + "the evaluation ran to its end")
+        if survivors(run_dir):
+            problems.append("%sprocesses are left: %s" % (what, survivors(run_dir)))
+        resumed = start([trainctl, "resume", run_dir])
+        output, _ = resumed.communicate(timeout=300)
+        if resumed.returncode != 0 or "step 3" not in output:
+            problems.append(what + "then the resume: exit code %d\n%s" % (resumed.returncode, output))
+        elif state_of(run_dir) != state_of(work + "/evaluated"):
+            problems.append(what + "then the resume: the result differs from the undisturbed run")
+    return problems
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("trainctl")
@@ -113,6 +155,7 @@ def main():
             if problem:
                 failures.append("run %d, %s data, %d worker(s): %s" % (sent, data, world, problem))
             sent += 2
+        failures += ended_while_evaluating(args.trainctl, work)
     finally:
         shutil.rmtree(work, ignore_errors=True)
     if failures:

@@ -2,6 +2,11 @@
 
 import glob
 import os
+import signal
+import sys
+
+# As an interrupt does, so that a test that is ended ends what it has started.
+signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 RECIPE = """
 recipe_version = 1

@@ -13,6 +13,7 @@
 #include "frameworks/explore_axes.h"
 #include "frameworks/explore_bounder.h"
 #include "frameworks/explore_rank.h"
+#include "frameworks/framework_ways.h"
 #include "frameworks/price_memory.h"
 #include "frameworks/price_time.h"
 #include "tests/unit/num_cases.h"
@@ -387,6 +388,38 @@ TEST(ExploreTest, AFixedLayoutIsTheAnswer) {
   EXPECT_EQ(w.virtual_stages, 2);
   EXPECT_EQ(w.num_micro_batches(), 8);
   EXPECT_EQ(found->best[0].time.step_seconds, PriceTime(w).step_seconds);
+}
+
+// torchtitan divides the key-value heads and the vocabulary evenly; Megatron Core copies the one and pads the
+// other.
+TEST(ExploreTest, TensorParallelismDividesTheKeyValueHeadsAsTheFrameworkDoes) {
+  SearchSpace space = SpaceOf(Llama8B(), 8);
+  space.base.framework = FindFramework("torchtitan");
+  space.base.model = model::LlamaOf({.layers = 28,
+                                     .hidden = 1536,
+                                     .ffn = 8960,
+                                     .heads = 12,
+                                     .kv_heads = 2,
+                                     .head_dim = 128,
+                                     .vocab = 151936});
+  const model::Architecture& model = space.base.model;
+  EXPECT_EQ(TensorObstacle("torchtitan", model, 4),
+            "tp 4 does not divide the 2 key-value heads, which torchtitan requires");
+  EXPECT_EQ(TensorObstacle("torchtitan", model, 2), "");
+  EXPECT_EQ(TensorObstacle("megatron-core", model, 4), "");
+  const auto found = Explore(space, Goal());
+  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_FALSE(found->best.empty());
+  for (const Choice& choice : found->best) EXPECT_LE(choice.workload.mesh.tp, 2) << Describe(choice);
+  space.tp = {4};
+  EXPECT_EQ(ExitCodeFor(Explore(space, Goal()).status()), ExitCode::kUsage);
+  space.base.framework = FindFramework("megatron-core");
+  EXPECT_TRUE(Explore(space, Goal()).ok());
+
+  model::Architecture odd = Llama8B().model;
+  odd.vocab = 151665;
+  EXPECT_THAT(TensorObstacle("torchtitan", odd, 8), HasSubstr("the 151665 vocabulary entries"));
+  EXPECT_EQ(TensorObstacle("megatron-core", odd, 8), "");
 }
 
 TEST(ExploreTest, AGivenCutIsTheOnlyOne) {

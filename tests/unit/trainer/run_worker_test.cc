@@ -24,6 +24,8 @@
 #include "base/json.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/phase_hook.h"
+#include "data/data_record.h"
+#include "data/fingerprint.h"
 #include "data/indexed_writer.h"
 #include "device/device.h"
 #include "optim/optimizer.h"
@@ -141,6 +143,7 @@ class RunWorkerTest : public ::testing::Test {
     deps.timings_path = folder_ + "/timings.jsonl";
     deps.report_path = folder_ + "/report.json";
     deps.profiles_path = folder_ + "/profiles";
+    deps.data_record_path = data_record_;
     deps.check_run_folder = check_run_folder_;
     deps.may_begin = may_begin_;
     return RunWorker(deps);
@@ -175,6 +178,7 @@ class RunWorkerTest : public ::testing::Test {
   InMemoryKeyValueStore store_;
   Control control_;
   CountingClock clock_;
+  std::string data_record_;  // file with the fingerprints of the data; may be empty
 };
 
 // A first run tells at which step the sums overflow; in the second one the save after the step before is held
@@ -259,6 +263,15 @@ TEST_F(RunWorkerTest, AStepIsReportedAsLogsCountIt) {
   EXPECT_THAT(reported,
               ::testing::ElementsAre("connect -1", "open data -1", "restore -1", "data 1", "step 1", "data 1",
                                      "step 1", "save 1", "data 2", "step 2", "save 2", "report 2"));
+}
+
+// Each look at the clock takes a second.
+TEST_F(RunWorkerTest, ALongEvaluationSaysHowFarItIs) {
+  ::testing::internal::CaptureStdout();
+  const auto outcome = Run({EvaluationOf("text.txt"), "train.eval_every=2"});
+  const std::string out = ::testing::internal::GetCapturedStdout();
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_THAT(out, HasSubstr("evaluating: 10 of "));
 }
 
 // Many batches: the stop is asked for when the evaluation begins, so one that ran to its end would be seen.
@@ -546,6 +559,32 @@ TEST_F(RunWorkerTest, DataThatIsOverwrittenEndsTheRunAfterASave) {
     const auto last = Run({"checkpoint.at_end=false", "train.steps=5"});
     EXPECT_EQ(ExitCodeFor(last.status()), ExitCode::kBadData) << last.status();
     EXPECT_TRUE(Saved(5));
+  }
+}
+
+// As `touch` does, and as a copy that is renamed.
+TEST_F(RunWorkerTest, TheSameBytesUnderAnotherStampChangeNothing) {
+  const std::string text = folder_ + "/text.txt";
+  const std::string bytes = *ReadFile(text);
+  data_record_ = folder_ + "/data.json";
+  ASSERT_TRUE(WriteFileAtomic(data_record_, data::FormatDataRecord({*data::FingerprintFile(text)})).ok());
+  const std::vector<std::string> sets = {"checkpoint.every_steps=4", "train.steps=9"};
+  ASSERT_TRUE(Run(sets).ok());
+  const std::string undisturbed = *ReadFile(folder_ + "/metrics.jsonl");
+  for (const bool is_new_file : {false, true}) {
+    ASSERT_TRUE(RemoveAll(folder_ + "/checkpoints").ok());
+    control_.on_report = [&](const Progress& progress) {
+      if (progress.step != 3 || progress.phase != "step") return;
+      if (is_new_file) {
+        EXPECT_TRUE(WriteFileAtomic(text, bytes).ok());
+        return;
+      }
+      const struct timespec times[2] = {{1'000'000'000, 0}, {1'000'000'000, 0}};
+      EXPECT_EQ(::utimensat(AT_FDCWD, text.c_str(), times, 0), 0);
+    };
+    const auto outcome = Run(sets);
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    EXPECT_EQ(*ReadFile(folder_ + "/metrics.jsonl"), undisturbed);
   }
 }
 
