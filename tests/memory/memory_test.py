@@ -264,11 +264,12 @@ def main():
             with open(folder + "/" + name, "w") as file:
                 file.write(text)
         for stage in range(4):
-            for recompute in RECOMPUTE[stage]:
+            for place, recompute in enumerate(RECOMPUTE[stage]):
                 if FILTER not in "zero_stage=%d recompute=%s" % (stage, recompute):
                     continue
                 num_layouts += 1
-                for way in WAYS:
+                # Each stage in both ways, and so each kind of recompute that several stages have.
+                for way in WAYS if FILTER else [WAYS[(stage + place) % 2]]:
                     check_strategy(table, folder, stage, recompute, way)
         names = [name for name in CUTS if FILTER in name]
         num_layouts += len(names)

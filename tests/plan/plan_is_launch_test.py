@@ -255,7 +255,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("trainctl")
     parser.add_argument("rebuild_step")
-    parser.add_argument("--recipes", type=int, default=200)
+    parser.add_argument("--recipes", type=int, default=130)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     folder = os.path.realpath(tempfile.mkdtemp(prefix="trainctl-plan-is-launch-"))
