@@ -201,7 +201,8 @@ absl::StatusOr<ExitCode> Run(const ModelsOptions& options, const Output& output)
 void AddModels(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("models", "List the model families and presets");
   auto options = std::make_shared<ModelsOptions>();
-  verb->add_option("NAME", options->name, "List only the models whose names contain this, such as qwen");
+  verb->add_option("NAME", options->name, "List only the models whose names contain this, such as qwen")
+      ->type_name("");
   verb->add_flag("--markdown", options->markdown, "Print the tables as Markdown");
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl models qwen");
