@@ -26,8 +26,6 @@ constexpr int64_t kTokensAtOnce = int64_t{1} << 16;
 
 const char* const kParts[] = {".bin", ".idx", ".prompts"};
 
-std::string Dump(const Json& json) { return FormatJson(json); }
-
 absl::StatusOr<Json> StampJson(const std::string& path) {
   TRAINCTL_ASSIGN_OR_RETURN(const FileStamp stamp, StampFile(path));
   return Json{{"path", path},
@@ -52,7 +50,7 @@ absl::StatusOr<std::string> KeyOf(const FileGroup& group) {
     TRAINCTL_ASSIGN_OR_RETURN(Json stamp, StampJson(file));
     key["files"].push_back(std::move(stamp));
   }
-  return Dump(key);
+  return FormatJson(key);
 }
 
 std::string NameOf(const std::string& key) {
@@ -113,7 +111,7 @@ bool IsWhole(const std::string& prefix, const std::string& key) {
   if (!text.ok()) return false;
   const absl::StatusOr<Json> report = ParseJson(*text, prefix);
   if (!report.ok() || !report->is_object() || report->value("schema", Json()) != Json(kSchema)) return false;
-  if (Dump(report->value("key", Json())) != key) return false;
+  if (FormatJson(report->value("key", Json())) != key) return false;
   for (const char* suffix : kParts) {
     const Json said = report->value(suffix, Json());
     if (said.is_null()) continue;
@@ -172,7 +170,7 @@ absl::Status WriteKept(const std::string& prefix, const std::string& key, const 
     if (!PathExists(prefix + suffix)) continue;
     TRAINCTL_ASSIGN_OR_RETURN(report[suffix], PartJson(prefix + suffix));
   }
-  return WriteFileAtomic(prefix + ".json", Dump(report) + "\n");
+  return WriteFileAtomic(prefix + ".json", FormatJson(report) + "\n");
 }
 
 }  // namespace
