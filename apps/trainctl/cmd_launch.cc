@@ -56,6 +56,7 @@
 #include "planner/make_plan.h"
 #include "recipe/derive.h"
 #include "recipe/load.h"
+#include "recipe/notes.h"
 #include "recipe/recipe_json.h"
 #include "recipe/resume.h"
 #include "run/folder_trust.h"
@@ -306,6 +307,7 @@ absl::StatusOr<ExitCode> ResumeAsLaunched(const recipe::LoadedRecipe& now, const
     if (std::find(recorded.begin(), recorded.end(), change) == recorded.end()) Tell("changed: ", change);
   }
   MarkAsLatest(run, now.recipe.run.root);
+  for (const std::string& note : recipe::FindNotes(next->recipe, now.origin)) Tell("note: ", note);
   return Continue(run, before, next->recipe, options, output, kept);
 }
 

@@ -149,6 +149,7 @@ Json ToJson(const StatusReport& report) {
                {"total_steps", StepOrNull(at.total_steps)},
                {"loss", NumberOrNull(at.loss)},
                {"loss_step", StepOrNull(at.loss_step)},
+               {"skipped_steps", at.skipped_steps},
                {"tokens_per_second", NumberOrNull(at.tokens_per_second)},
                {"mfu", NumberOrNull(at.mfu)},
                {"seconds_per_step", SecondsOrNull(at.per_step)},
@@ -239,6 +240,10 @@ std::string ProgressText(const StatusReport& report) {
     absl::StrAppendFormat(&text, "loss        %.4f", *at.loss);
     if (at.loss_step != at.step) absl::StrAppend(&text, " (step ", at.loss_step, ")");
     absl::StrAppend(&text, "\n");
+  }
+  if (at.skipped_steps > 0) {
+    absl::StrAppend(&text, "skipped     ", FormatNumberOf(at.skipped_steps, "update"),
+                    ", because gradients were not finite\n");
   }
   if (at.tokens_per_second.has_value()) {
     absl::StrAppendFormat(&text, "speed       %.0f tokens/s", *at.tokens_per_second);

@@ -7,6 +7,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "base/units.h"
 #include "cluster/catalogue.h"
 #include "doctor/detect_device.h"
 
@@ -82,6 +83,11 @@ absl::Status CheckDeviceIsHere(const recipe::Recipe& recipe, const cluster::Host
         "cluster.device = \"", wanted,
         "\": the NVIDIA driver reports no device on this machine (run `trainctl doctor` for details). You "
         "can still plan for it with `trainctl plan`; to train on this machine, set it to \"cpu\""));
+  }
+  if (recipe.cluster.devices_per_node > host.num_accelerators && !host.shares_accelerators) {
+    return EnvironmentError(absl::StrCat("cluster.devices_per_node = ", recipe.cluster.devices_per_node,
+                                         ": this machine has ", FormatNumberOf(host.num_accelerators, "GPU"),
+                                         ". Each worker needs its own GPU; lower the number"));
   }
   if (wanted == recipe::kCudaDevice) return absl::OkStatus();
   const absl::StatusOr<cluster::DeviceMatch> named = cluster::FindDevice(wanted);

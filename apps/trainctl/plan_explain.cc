@@ -10,15 +10,11 @@
 namespace trainctl::cli {
 namespace {
 
-void Title(const char* text, bool color) {
-  std::printf("\n%s%s%s\n\n", color ? "\x1b[1m" : "", text, color ? "\x1b[0m" : "");
-}
-
 std::string WholeBytes(double bytes) { return absl::StrFormat("%.0f", bytes); }
 
 void PrintMemory(const frameworks::ClusterPlan& plan, bool color) {
   const frameworks::MemoryPrice& memory = plan.chosen.memory;
-  Title("Memory of the fullest device", color);
+  PrintTitle("Memory of the fullest device", color);
   TextTable table({"term", "bytes", "GiB"}, {0});
   const auto add = [&](const std::string& name, double bytes) {
     table.Add({name, WholeBytes(bytes), absl::StrFormat("%.2f", bytes / (1 << 30))});
@@ -41,7 +37,7 @@ void PrintMemory(const frameworks::ClusterPlan& plan, bool color) {
 
 void PrintTime(const frameworks::ClusterPlan& plan, bool color) {
   const frameworks::TimePrice& time = plan.chosen.time;
-  Title("Time of a step", color);
+  PrintTitle("Time of a step", color);
   TextTable table({"term", "ms", "share"}, {0});
   const auto add = [&](const char* name, double seconds) {
     table.Add({name, absl::StrFormat("%.3f", seconds * 1e3),
@@ -54,13 +50,17 @@ void PrintTime(const frameworks::ClusterPlan& plan, bool color) {
 
 }  // namespace
 
+void PrintTitle(const char* text, bool color) {
+  std::printf("\n%s%s%s\n\n", color ? "\x1b[1m" : "", text, color ? "\x1b[0m" : "");
+}
+
 void PrintExplanation(const frameworks::ClusterPlan& plan, const frameworks::Explanation& explanation,
                       bool color) {
   PrintMemory(plan, color);
   PrintTime(plan, color);
-  Title("What binds", color);
+  PrintTitle("What binds", color);
   for (const std::string& text : explanation.bindings) std::printf("  %s\n", text.c_str());
-  Title("Why not", color);
+  PrintTitle("Why not", color);
   TextTable neighbours({"change", "GiB", "step", "because"}, {0, 3});
   for (const report::Alternative& n : explanation.neighbours) {
     neighbours.Add({n.name, n.device_bytes > 0 ? absl::StrFormat("%.1f", n.device_bytes / (1 << 30)) : "-",
@@ -68,9 +68,9 @@ void PrintExplanation(const frameworks::ClusterPlan& plan, const frameworks::Exp
                     absl::StrCat(n.fits ? "" : "does not fit: ", n.reason)});
   }
   neighbours.Print(color);
-  Title("How reliable it is", color);
+  PrintTitle("How reliable it is", color);
   for (const std::string& text : explanation.trust) std::printf("  %s\n", text.c_str());
-  Title("Constants", color);
+  PrintTitle("Constants", color);
   TextTable constants({"constant", "value", "kind", "source"}, {0, 1, 2, 3});
   for (const report::PageConstant& c : explanation.constants) {
     constants.Add({c.name, c.value, c.origin, c.source});

@@ -6,6 +6,9 @@
 
 namespace trainctl::cli {
 
+// Prints the heading of a section, between empty lines and in bold if `color`.
+void PrintTitle(const char* text, bool color);
+
 void PrintExplanation(const frameworks::ClusterPlan& plan, const frameworks::Explanation& explanation,
                       bool color);
 Json ExplanationToJson(const frameworks::Explanation& explanation);

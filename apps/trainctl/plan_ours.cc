@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "apps/trainctl/host_of_run.h"
+#include "apps/trainctl/plan_explain.h"
 #include "apps/trainctl/plan_json.h"
 #include "apps/trainctl/plan_outputs.h"
 #include "apps/trainctl/plan_table.h"
@@ -89,10 +90,6 @@ void Print(const plan::Plan& plan, const recipe::LoadedRecipe& loaded,
   std::printf("  step hash %s\n", plan.step_hash.c_str());
 }
 
-void Title(const char* text, bool color) {
-  std::printf("\n%s%s%s\n\n", color ? "\x1b[1m" : "", text, color ? "\x1b[0m" : "");
-}
-
 // "0, 2, 4, 6", "0, 8, ... 56".
 std::string RanksOf(const simulate::AxisVolume& axis) {
   constexpr int kMostShown = 4;
@@ -112,7 +109,7 @@ std::string PlaceOf(const simulate::AxisVolume& axis, const plan::Plan& plan) {
 
 void PrintSearch(const plan::SearchCounts& search, absl::Duration time, absl::Duration changes_time,
                  bool color) {
-  Title("How the layout was found", color);
+  PrintTitle("How the layout was found", color);
   std::printf("  %s strategies (meshes with a ZeRO stage) yield %s layouts; bounds rule out %s of them\n",
               FormatCount(search.strategies).c_str(), FormatCount(search.bounded).c_str(),
               FormatCount(search.pruned).c_str());
@@ -124,7 +121,7 @@ void PrintSearch(const plan::SearchCounts& search, absl::Duration time, absl::Du
 }
 
 void PrintExplanation(const plan::Plan& plan, const report::PlanExplanation& explanation, bool color) {
-  Title("Peak memory of one worker", color);
+  PrintTitle("Peak memory of one worker", color);
   TextTable memory({"value", "category", "MiB", "share"}, {0, 1});
   for (const simulate::LiveBytes& live : explanation.memory) {
     memory.Add({live.name, std::string(schedule::CategoryName(live.category)), MiB(live.bytes),
@@ -135,7 +132,7 @@ void PrintExplanation(const plan::Plan& plan, const report::PlanExplanation& exp
   memory.Add({"limit", "", MiB(plan.memory_limit_bytes), ""});
   memory.Print(color);
   if (!explanation.axes.empty()) {
-    Title("Data each worker sends per step, by axis", color);
+    PrintTitle("Data each worker sends per step, by axis", color);
     TextTable axes({"axis", "ranks", "rank 0's group", "where", "MiB"}, {0, 2, 3});
     for (const simulate::AxisVolume& axis : explanation.axes) {
       axes.Add({std::string(layout::AxisName(axis.axis)), absl::StrCat(axis.ranks), RanksOf(axis),
@@ -143,7 +140,7 @@ void PrintExplanation(const plan::Plan& plan, const report::PlanExplanation& exp
     }
     axes.Print(color);
   }
-  Title("Time of a step, by part", color);
+  PrintTitle("Time of a step, by part", color);
   TextTable time({"part", "ms"}, {0});
   for (const report::TimeTerm& term : explanation.time)
     time.Add({term.name, absl::StrFormat("%.3f", term.seconds * 1e3)});
@@ -152,11 +149,11 @@ void PrintExplanation(const plan::Plan& plan, const report::PlanExplanation& exp
   }
   time.Add({"step", absl::StrFormat("%.3f", explanation.step_seconds * 1e3)}, true);
   time.Print(color);
-  Title("What binds", color);
+  PrintTitle("What binds", color);
   for (const std::string& text : explanation.bindings) std::printf("  %s\n", text.c_str());
-  Title("How reliable it is", color);
+  PrintTitle("How reliable it is", color);
   for (const std::string& text : explanation.trust) std::printf("  %s\n", text.c_str());
-  Title("Rates", color);
+  PrintTitle("Rates", color);
   TextTable rates({"rate", "value", "origin"}, {0, 2});
   for (const report::PageConstant& rate : report::RatesOf(plan))
     rates.Add({rate.name, rate.value, rate.origin});
@@ -254,7 +251,7 @@ absl::StatusOr<ExitCode> PlanOurs(const recipe::LoadedRecipe& loaded, const Plan
     PrintSearch(plan.search, planning_time, changes_time, output.stdout_color);
   }
   if (options.explain || loaded.recipe.launch.backend != "local") {
-    Title("Timeouts", output.stdout_color);
+    PrintTitle("Timeouts", output.stdout_color);
     PrintTimeouts(loaded.recipe, output.stdout_color);
   }
   return ExitCode::kOk;

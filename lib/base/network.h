@@ -78,6 +78,8 @@ enum class PortState {
   kClosed,  // the machine replies that no process is listening
   kSilent,  // no reply in time, or no route
 };
+// Enough for a reply from anywhere in a cluster.
+inline constexpr absl::Duration kProbeTimeout = absl::Milliseconds(300);
 // Opens and closes a TCP connection. The host must be an address, so that no name has to be resolved. Blocks
 // for at most `timeout`.
 PortState LookAtPort(const Endpoint& endpoint, absl::Duration timeout);

@@ -19,8 +19,8 @@ namespace {
 // Large enough that one write at a time keeps a device busy.
 constexpr size_t kHalfBytes = size_t{8} << 20;
 constexpr size_t kBufferBytes = 2 * kHalfBytes;
-constexpr size_t kDirectAlignment = 4096;  // of addresses, offsets and lengths
-static_assert(kHalfBytes % kChunkBytes == 0 && kChunkBytes % kDirectAlignment == 0);
+constexpr auto kAlignment = static_cast<size_t>(kDirectAlignment);
+static_assert(kHalfBytes % kChunkBytes == 0 && kChunkBytes % kAlignment == 0);
 
 // Writes all of it; whether the file is still written directly.
 absl::StatusOr<bool> WriteOut(FileOps& ops, int fd, const std::string& path, const std::byte* data,
@@ -51,7 +51,7 @@ BlockWriter::BlockWriter(FileOps& ops, std::string path, int fd)
     : ops_(&ops),
       path_(std::move(path)),
       fd_(fd),
-      buffer_(static_cast<std::byte*>(std::aligned_alloc(kDirectAlignment, kBufferBytes))) {}
+      buffer_(static_cast<std::byte*>(std::aligned_alloc(kAlignment, kBufferBytes))) {}
 
 BlockWriter::BlockWriter(BlockWriter&& other) noexcept
     : ops_(other.ops_),
@@ -143,7 +143,7 @@ absl::Status BlockWriter::Finish() {
     chunk_xxh3_.push_back(ChecksumXxh3(Half() + filled_bytes_ - last_chunk_bytes, last_chunk_bytes));
   }
   TRAINCTL_RETURN_IF_ERROR(AwaitWrite());
-  const size_t aligned_bytes = filled_bytes_ - filled_bytes_ % kDirectAlignment;
+  const size_t aligned_bytes = filled_bytes_ - filled_bytes_ % kAlignment;
   TRAINCTL_ASSIGN_OR_RETURN(is_direct_, WriteOut(*ops_, fd_, path_, Half(), aligned_bytes, is_direct_));
   TRAINCTL_RETURN_IF_ERROR(LeaveDirect());
   TRAINCTL_ASSIGN_OR_RETURN(is_direct_, WriteOut(*ops_, fd_, path_, Half() + aligned_bytes,

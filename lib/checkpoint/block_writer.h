@@ -24,6 +24,8 @@
 namespace trainctl::checkpoint {
 
 constexpr int64_t kChunkBytes = int64_t{1} << 20;
+// Of addresses, offsets and lengths with O_DIRECT. Divides every chunk size.
+constexpr int64_t kDirectAlignment = 4096;
 
 class BlockWriter {
  public:

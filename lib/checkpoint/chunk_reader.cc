@@ -23,7 +23,6 @@ namespace trainctl::checkpoint {
 namespace {
 
 constexpr int64_t kBlockBytes = int64_t{8} << 20;
-constexpr int64_t kDirectAlignment = 4096;  // of addresses, offsets and lengths; divides every chunk size
 
 // With or without O_DIRECT; whether it worked.
 bool SetDirect(int fd, bool direct) {
@@ -92,8 +91,8 @@ absl::Status ChunkReader::OpenFile(int file) {
   file_ = file;
   const int64_t capacity = std::max(kBlockBytes, entry.chunk_bytes);
   if (capacity > block_capacity_) {
-    block_.reset(
-        static_cast<std::byte*>(std::aligned_alloc(kDirectAlignment, static_cast<size_t>(capacity))));
+    block_.reset(static_cast<std::byte*>(
+        std::aligned_alloc(static_cast<size_t>(kDirectAlignment), static_cast<size_t>(capacity))));
     if (block_ == nullptr) {
       block_capacity_ = 0;
       return NoMemoryError(capacity, "for reading a checkpoint");

@@ -138,7 +138,7 @@ absl::Status CheckOutputs(const PrepareOptions& options, bool overwrite) {
   return absl::OkStatus();
 }
 
-Json FingerprintJson(const FileFingerprint& file) {
+Json FileJson(const FileFingerprint& file) {
   return Json{{"path", file.path}, {"bytes", file.size_bytes}, {"xxh3", absl::StrFormat("%016x", file.xxh3)}};
 }
 
@@ -380,7 +380,7 @@ bool CanGoOn(const std::string& prefix) { return PathExists(StatePath(prefix)); 
 std::string DatasetJson(const PreparedDataset& dataset) {
   Json sources = Json::array();
   for (const PreparedSource& source : dataset.sources) {
-    Json entry = FingerprintJson(source.file);
+    Json entry = FileJson(source.file);
     entry["documents"] = source.documents;
     entry["tokens"] = source.tokens;
     entry["lines_left_out"] = source.lines_left_out;
@@ -391,13 +391,13 @@ std::string DatasetJson(const PreparedDataset& dataset) {
       {"schema", "trainctl.dataset.v1"},
       {"prefix", dataset.prefix},
       {"tokenizer", dataset.tokenizer},
-      {"tokenizer_file", has_file ? FingerprintJson(dataset.tokenizer_file) : Json(nullptr)},
+      {"tokenizer_file", has_file ? FileJson(dataset.tokenizer_file) : Json(nullptr)},
       {"vocab", dataset.vocab},
       {"dtype", std::string(TokenTypeName(dataset.token_type))},
       {"documents", dataset.documents},
       {"tokens", dataset.tokens},
-      {"data", FingerprintJson(dataset.data)},
-      {"index", FingerprintJson(dataset.index)},
+      {"data", FileJson(dataset.data)},
+      {"index", FileJson(dataset.index)},
       {"sources", std::move(sources)},
   };
   return FormatJson(report, 2);

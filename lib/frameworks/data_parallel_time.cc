@@ -14,7 +14,6 @@ namespace {
 
 using cluster::Collective;
 
-constexpr double kHalf = 2;  // bytes of a parameter
 // NVIDIA/Megatron-LM megatron/core/distributed/distributed_data_parallel.py: bucket_size =
 // max(40000000, 1000000 * dp_size) elements.
 constexpr double kBucketElements = 40e6;

@@ -16,7 +16,6 @@
 namespace trainctl::frameworks {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Some hundred million candidates would be weighed for hours.
 constexpr int64_t kMostGpus = int64_t{1} << 22;
 

@@ -12,7 +12,7 @@ namespace {
 
 using schedule::PipelineKind;
 
-constexpr int64_t kMostGpus = 1'000'000'000;
+constexpr int64_t kMostOnAxis = 1'000'000'000;
 constexpr int64_t kLeastTokensOfContextRank = 2048;
 constexpr int64_t kLeastFfnOfExpertRank = 1024;
 constexpr int64_t kMostPipelineRanks = 256;
@@ -54,7 +54,7 @@ absl::Status CheckList(const char* name, const std::vector<int64_t>& values, int
     return UsageError(absl::StrCat(name, " lists ", values.size(), " values; ", kMostValues, " are enough"));
   }
   for (const int64_t value : values) {
-    if (value < least || value > kMostGpus) {
+    if (value < least || value > kMostOnAxis) {
       return UsageError(absl::StrCat(name, " ", value, " is not between ", least, " and 1e9"));
     }
   }

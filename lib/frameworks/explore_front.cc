@@ -10,7 +10,6 @@
 namespace trainctl::frameworks {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Candidates of one band that are kept; another walk finds the rest, should they be needed.
 constexpr size_t kWaitingInBand = 1000;
 

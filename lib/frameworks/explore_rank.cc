@@ -7,8 +7,6 @@
 namespace trainctl::frameworks {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 bool WithinHair(const Score& best, const Score& other, double hair) {
   return best.major == other.major && other.minor <= best.minor * (1 + hair);
 }

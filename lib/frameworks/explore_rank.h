@@ -1,12 +1,15 @@
 // Which of the priced candidates is better. Internal to the planner. Pure.
 #pragma once
 
+#include <limits>
 #include <vector>
 
 #include "frameworks/explore.h"
 #include "frameworks/explore_axes.h"
 
 namespace trainctl::frameworks {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Less is better: `major` first, and among equal ones `minor` within a hair. Of a lower bound of memory and
 // time, a lower bound.

@@ -14,8 +14,6 @@ namespace {
 
 using cluster::Collective;
 
-constexpr double kHalf = 2;  // bytes of an activation
-
 // kHostOperatorSeconds where the host is a Grace, and one linear layer of Transformer Engine over that
 // (ibid.: 37.08 and 99.66 us on a GB200).
 constexpr double kGraceOperator = 37.08e-6;

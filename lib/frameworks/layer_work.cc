@@ -5,8 +5,6 @@
 namespace trainctl::frameworks {
 namespace {
 
-constexpr double kHalf = 2;  // bytes of an activation
-
 // Bytes of an element that a linear layer keeps of its input for the gradient of its weights. Low precision
 // is kept as it was computed with, its scales included: one byte for 32 elements of MXFP8, for 16 of NVFP4
 // (NVIDIA/TransformerEngine transformer_engine/pytorch/module/linear.py saves the quantized input).

@@ -17,6 +17,9 @@
 namespace trainctl::frameworks {
 
 using simulate::Precision;
+
+inline constexpr double kHalf = 2;  // bytes of a parameter or an activation in half precision
+
 enum class RecomputeKind : uint8_t { kNone, kSelective, kFull };
 // How context-parallel ranks see each other's keys and values.
 enum class ContextKind : uint8_t {

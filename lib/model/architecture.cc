@@ -459,10 +459,10 @@ std::vector<std::string> WhyNotTrainable(const Architecture& spec) {
   if (reasons.empty()) {
     Architecture usual = spec;
     ApplyFamily(*family, usual);
+    SetEach(usual, &Mlp::activation, MlpOf(spec).activation);  // CheckExpressible checks it
     if (usual != spec) {
-      reasons.push_back(
-          absl::StrCat("norms, activations, positions or an embedding that models of the family ",
-                       spec.family, " do not have"));
+      reasons.push_back(absl::StrCat("norms, positions or an embedding that models of the family ",
+                                     spec.family, " do not have"));
     }
   }
   return reasons;
@@ -604,6 +604,11 @@ absl::Status CheckExpressible(const Architecture& spec) {
                                    " do not go together in models of the family ", spec.family));
   }
   TRAINCTL_RETURN_IF_ERROR(CheckStated(family, spec));
+  if (!family.states_activation && MlpOf(spec).activation != family.activation) {
+    return UsageError(absl::StrCat("model.activation = \"", NamesOf(MlpOf(spec).activation)[0],
+                                   "\" must be \"", NamesOf(family.activation)[0],
+                                   "\" in models of the family ", spec.family));
+  }
   if (!family.has_head_dim && attention.head_dim * attention.heads != spec.hidden) {
     return UsageError(absl::StrCat("model.head_dim = ", attention.head_dim,
                                    " must be model.hidden / model.heads in models of the family ",

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -72,8 +73,8 @@ void ReadBiases(ConfigReader& reader, const Family& family, Layer& layer) {
       }
       return;
     case Bias::kAll:
-      layer.mlp.bias = reader.Bool("enable_bias", true);
-      attention.qkv_bias = attention.out_bias = reader.Bool("attention_bias", layer.mlp.bias);
+      layer.mlp.bias = true;
+      attention.qkv_bias = attention.out_bias = reader.Bool("attention_bias", true);
       return;
     case Bias::kByFile:
       attention.qkv_bias = attention.out_bias = reader.Bool("attention_bias", false);
@@ -274,17 +275,23 @@ void ReadMathematics(ConfigReader& reader, const Family& family, Architecture& s
   ReadMultipliers(reader, family, spec);
 }
 
-void RefuseOtherActivations(ConfigReader& reader, const Family& family) {
-  const Json* other = reader.Find({"hidden_act"});
-  const Json* stated = reader.Find({family.activation_key});
-  const Json* value = stated != nullptr ? stated : other;
+// A hidden_act that the family's class does not read must not name another function than the one it computes.
+void ReadActivation(ConfigReader& reader, const Family& family, Architecture& spec) {
+  const Json* const unread = reader.Find({"hidden_act"});
+  const Json* const stated = reader.Find({family.activation_key});
+  const Json* const value = stated != nullptr ? stated : unread;
   if (value == nullptr) return;
-  const absl::Span<const char* const> names = NamesOf(family.activation);
-  const bool is_known =
-      std::any_of(names.begin(), names.end(), [&](const char* name) { return *value == name; });
-  if (is_known) return;
+  const std::string name = value->is_string() ? value->get<std::string>() : "";
+  if (family.activation_alias != nullptr && name == family.activation_alias) return;
+  const std::optional<kernels::Activation> activation = FindActivation(name);
+  const bool takes_others = value == stated && family.states_activation;
+  if (activation.has_value() && (takes_others || *activation == family.activation)) {
+    return SetEach(spec, &Mlp::activation, *activation);
+  }
+  const std::string known = takes_others ? absl::StrCat("one of ", absl::StrJoin(ActivationNames(), ", "))
+                                         : absl::StrCat("\"", NamesOf(family.activation)[0], "\"");
   reader.Refuse(value == stated ? family.activation_key : "hidden_act",
-                absl::StrCat("\"", names[0], "\" (nothing else is implemented)"));
+                absl::StrCat(known, " (nothing else is implemented)"));
 }
 
 // Refuses a list in which a layer does not attend to all tokens, in families without other layers.
@@ -348,7 +355,6 @@ void RefuseOtherMathematics(ConfigReader& reader, const Family& family, int64_t 
     reader.Refuse("architectures",
                   absl::StrCat(FormatJson(Json::array({head})), " (nothing else is implemented)"));
   }
-  RefuseOtherActivations(reader, family);
   reader.Only("qk_layernorm", false);
   if (family.windows != Windows::kUpper) reader.Only("use_sliding_window", false);
   const absl::string_view type = family.model_type;
@@ -449,6 +455,7 @@ absl::StatusOr<ConfigModel> ReadConfigJson(absl::string_view json_text, absl::st
   }
   ReadMathematics(reader, *family, spec);
   if (IsTrained(*family)) {
+    ReadActivation(reader, *family, spec);
     RefuseOtherMathematics(reader, *family, layers);
     model.unknown_fields = reader.unknown_fields();
     for (const auto& [key, value] : config.items()) {

@@ -1,5 +1,6 @@
 #include "model/families.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/string_view.h"
@@ -195,6 +196,8 @@ constexpr ParameterNames kVaultGemmaNames = VaultGemmaNames();
 
 // Families that extend others.
 
+// transformers 4 computes this function, and transformers 5 the one of hidden_act.
+constexpr FixedField kGemmaFields[] = {{"hidden_activation", "\"gelu_pytorch_tanh\""}};
 constexpr Family kGemma = {.model_type = "gemma",
                            .models = "Gemma 1",
                            .activation = Activation::kGeluTanh,
@@ -204,7 +207,9 @@ constexpr Family kGemma = {.model_type = "gemma",
                            .scales_embedding = true,
                            .max_position = 8192,
                            .head_dim = 256,
-                           .activation_key = "hidden_activation",
+                           .states_activation = false,
+                           .activation_alias = "gelu",
+                           .fixed_fields = kGemmaFields,
                            .class_name = "GemmaForCausalLM",
                            .names = &kLlamaNames};
 
@@ -212,6 +217,10 @@ constexpr Family Gemma2() {
   Family family = kGemma;
   family.model_type = "gemma2";
   family.models = "Gemma 2";
+  family.states_activation = true;
+  family.activation_key = "hidden_activation";
+  family.activation_alias = nullptr;
+  family.fixed_fields = {};
   family.norms = NormPlaces::kBeforeAndAfter;
   family.windows = Windows::kEverySecond;
   family.window = 4096;
@@ -687,7 +696,8 @@ constexpr Family kFamilies[] = {
      .gated = false,
      .activation = Activation::kRelu,
      .norm = NormKind::kLayer,
-     .bias = Bias::kAll,
+     .bias = Bias::kUseBias,
+     .bias_default = true,
      .tied_default = true,
      .learned_positions = true,
      .position_offset = 2,
@@ -697,6 +707,7 @@ constexpr Family kFamilies[] = {
      .norm_eps_key = nullptr,
      .init_std_key = "init_std",
      .activation_key = "activation_function",
+     .use_bias_key = "enable_bias",
      .ffn_key = "ffn_dim",
      .fixed_fields = kOptFields,
      .class_name = "OPTForCausalLM",
@@ -821,10 +832,13 @@ constexpr Family kFamilies[] = {
 };
 
 constexpr const char* kSiluNames[] = {"silu", "swish"};
-constexpr const char* kGeluNames[] = {"gelu"};
-constexpr const char* kGeluTanhNames[] = {"gelu_pytorch_tanh", "gelu_new", "gelu_fast"};
+constexpr const char* kGeluNames[] = {"gelu", "gelu_python"};
+constexpr const char* kGeluTanhNames[] = {"gelu_pytorch_tanh", "gelu_new", "gelu_fast", "gelu_accurate",
+                                          "gelu_python_tanh"};
 constexpr const char* kReluNames[] = {"relu"};
 constexpr const char* kReluSquaredNames[] = {"relu2"};
+constexpr Activation kActivations[] = {Activation::kSiLU, Activation::kGelu, Activation::kGeluTanh,
+                                       Activation::kRelu, Activation::kReluSquared};
 
 // Gives a model without layers one period of the family's default layers, if they are not all alike.
 void AddDefaultLayerTypes(const Family& family, Architecture& spec) {
@@ -883,7 +897,9 @@ Architecture BaseOfFamily(absl::string_view name) {
   const Family& family = *FindFamily(name);
   spec.family = NameOf(family);
   ApplyFamily(family, spec);
-  if (family.bias == Bias::kAll) SetAllLinearBiases(spec, true);
+  if (family.bias == Bias::kAll || (family.bias == Bias::kUseBias && family.bias_default)) {
+    SetAllLinearBiases(spec, true);
+  }
   if (family.bias == Bias::kMlp) SetEach(spec, &Mlp::bias, true);
   spec.tie_embeddings = family.tied_default;
   SetMaxPosition(spec, family.max_position);
@@ -930,6 +946,20 @@ absl::Span<const char* const> NamesOf(Activation activation) {
       return kReluSquaredNames;
   }
   return {};
+}
+
+std::optional<Activation> FindActivation(absl::string_view name) {
+  for (const Activation activation : kActivations) {
+    const absl::Span<const char* const> names = NamesOf(activation);
+    if (std::find(names.begin(), names.end(), name) != names.end()) return activation;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> ActivationNames() {
+  std::vector<std::string> names;
+  for (const Activation activation : kActivations) names.emplace_back(NamesOf(activation)[0]);
+  return names;
 }
 
 }  // namespace trainctl::model

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,7 @@ enum class Mixture : uint8_t { kNone, kRouted, kLatent };  // kLatent is DeepSee
 enum class Bias : uint8_t {
   kNone,
   kQkv,              // queries, keys and values, unless a mixture's qkv_bias is false
-  kAll,              // all, unless attention_bias (or OPT's enable_bias) is false
+  kAll,              // all, unless attention_bias is false
   kByFile,           // those of attention if attention_bias is true, and of the MLP if mlp_bias is true
   kAttentionByFile,  // all projections of attention if attention_bias is true; none of the MLP
   kMlp,              // those of the MLP
@@ -67,7 +68,7 @@ struct Family {
   // that model_type belongs to the family whose fixed_fields it states. Null if the name is the model_type.
   const char* name = nullptr;
   bool gated = true;
-  kernels::Activation activation = kernels::Activation::kSiLU;
+  kernels::Activation activation = kernels::Activation::kSiLU;  // unless config.json states another one
   NormKind norm = NormKind::kRms;
   bool norm_bias = true;  // whether a NormKind::kLayer norm has a bias
   kernels::Gain gain = kernels::Gain::kWeight;
@@ -106,13 +107,14 @@ struct Family {
   double attention_softcap = 0;        // attn_logit_softcapping
   double logit_softcap = 0;            // final_logit_softcapping
   double logit_multiplier = 1;
-  int64_t head_dim = 0;          // 0 for hidden size / heads
-  int64_t ffn = 0;               // 0 if the field is required or follows from the hidden size
-  bool has_usual_ffn = false;    // whether an absent ffn_key means 4 * hidden size
-  int64_t rotary_dim = 0;        // with rotary_dim_key
-  bool has_kv_heads = true;      // whether config.json can state num_key_value_heads
-  bool has_multi_query = false;  // whether multi_query (one key-value head, the default) replaces that field
-  bool has_head_dim = true;      // whether config.json can state a head_dim other than hidden size / heads
+  int64_t head_dim = 0;           // 0 for hidden size / heads
+  int64_t ffn = 0;                // 0 if the field is required or follows from the hidden size
+  bool has_usual_ffn = false;     // whether an absent ffn_key means 4 * hidden size
+  int64_t rotary_dim = 0;         // with rotary_dim_key
+  bool has_kv_heads = true;       // whether config.json can state num_key_value_heads
+  bool has_multi_query = false;   // whether multi_query (one key-value head, the default) replaces that field
+  bool states_activation = true;  // whether activation_key can state another function than `activation`
+  bool has_head_dim = true;       // whether config.json can state a head_dim other than hidden size / heads
   // Whether config.json can state these fields:
   bool states_rope_share = false;  // partial_rotary_factor; true as well if the default is not 1
   bool states_attention_softcap = false;
@@ -123,7 +125,8 @@ struct Family {
   // Keys of config.json.
   const char* norm_eps_key = "rms_norm_eps";  // null if config.json cannot state it
   const char* init_std_key = "initializer_range";
-  const char* activation_key = "hidden_act";  // takes precedence over hidden_act
+  const char* activation_key = "hidden_act";
+  const char* activation_alias = nullptr;  // a name of another function that the class takes for `activation`
   const char* kv_heads_key = "num_key_value_heads";
   // A field that must be true for kv_heads_key to count instead of multi_query; null if multi_query always
   // counts.
@@ -193,5 +196,9 @@ std::vector<std::string> NamedFamilies();
 
 // Returns the names of an activation in config.json; the first is the name to write.
 absl::Span<const char* const> NamesOf(kernels::Activation activation);
+// Returns the activation with this name, or nullopt if it is not known.
+std::optional<kernels::Activation> FindActivation(absl::string_view name);
+// Returns the first name of each activation.
+std::vector<std::string> ActivationNames();
 
 }  // namespace trainctl::model

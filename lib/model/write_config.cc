@@ -128,7 +128,7 @@ std::string ToHuggingFaceConfig(const Architecture& spec, DType dtype, const Spe
   WriteFixedFields(family, config);
   WriteMultipliers(family, spec, config);
   WriteBiases(family, spec, config);
-  config["hidden_act"] = NamesOf(family.activation)[0];
+  config["hidden_act"] = NamesOf(MlpOf(spec).activation)[0];
   config[family.activation_key] = config["hidden_act"];
   config[family.init_std_key] = spec.init_std;
   config["attention_dropout"] = 0.0;

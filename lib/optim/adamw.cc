@@ -7,8 +7,8 @@
 namespace trainctl::optim {
 namespace {
 
-constexpr StateKind kStates[] = {{"exp_avg", "first moments"}, {"exp_avg_sq", "second moments"}};
-constexpr absl::string_view kFields[] = {"betas", "eps"};
+constexpr StateKind kAdamWStates[] = {{"exp_avg", "first moments"}, {"exp_avg_sq", "second moments"}};
+constexpr absl::string_view kAdamWFields[] = {"betas", "eps"};
 
 void CorrectBias(int64_t update_number, kernels::UpdateOptions& options) {
   const auto n = static_cast<double>(update_number);
@@ -21,8 +21,8 @@ void CorrectBias(int64_t update_number, kernels::UpdateOptions& options) {
 constinit const Optimizer kAdamW = {
     .name = "adamw",
     .summary = "Adam with decoupled weight decay, like torch.optim.AdamW",
-    .states = kStates,
-    .fields = kFields,
+    .states = kAdamWStates,
+    .fields = kAdamWFields,
     .defaults = {.lr = 3e-4, .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8},
     .rule = kernels::UpdateRule::kAdamW,
     .prepare = CorrectBias,

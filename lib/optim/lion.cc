@@ -7,8 +7,8 @@
 namespace trainctl::optim {
 namespace {
 
-constexpr StateKind kStates[] = {{"exp_avg", "first moments"}};
-constexpr absl::string_view kFields[] = {"betas"};
+constexpr StateKind kLionStates[] = {{"exp_avg", "first moments"}};
+constexpr absl::string_view kLionFields[] = {"betas"};
 
 }  // namespace
 
@@ -16,8 +16,8 @@ extern const Optimizer kLion;
 constinit const Optimizer kLion = {
     .name = "lion",
     .summary = "updates by the sign of an averaged gradient, with decoupled weight decay (arXiv 2302.06675)",
-    .states = kStates,
-    .fields = kFields,
+    .states = kLionStates,
+    .fields = kLionFields,
     .defaults = {.lr = 1e-4, .weight_decay = 0.3, .beta1 = 0.9, .beta2 = 0.99},
     .rule = kernels::UpdateRule::kLion,
 };

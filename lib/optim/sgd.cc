@@ -6,8 +6,8 @@
 namespace trainctl::optim {
 namespace {
 
-constexpr StateKind kStates[] = {{"momentum_buffer", "momentum"}};
-constexpr absl::string_view kFields[] = {"momentum"};
+constexpr StateKind kSgdStates[] = {{"momentum_buffer", "momentum"}};
+constexpr absl::string_view kSgdFields[] = {"momentum"};
 
 }  // namespace
 
@@ -15,8 +15,8 @@ extern const Optimizer kSgd;
 constinit const Optimizer kSgd = {
     .name = "sgd",
     .summary = "gradient descent with momentum and coupled weight decay, like torch.optim.SGD",
-    .states = kStates,
-    .fields = kFields,
+    .states = kSgdStates,
+    .fields = kSgdFields,
     .defaults = {.lr = 0.1, .weight_decay = 1e-4, .momentum = 0.9},
     .rule = kernels::UpdateRule::kSgd,
 };

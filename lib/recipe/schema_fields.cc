@@ -458,7 +458,7 @@ void AddParallel(Builder& b) {
       "docs/design/schedules.md.",
       [](Recipe & r, size_t) -> auto& { return r.parallel.schedule; })
       .Choices(schedule::PipelineKindNames())
-      .AutoIs("auto (chosen by the planner; 1f1b unless another schedule gains 3 %)")
+      .AutoIs("auto (chosen by the planner; 1f1b unless another schedule saves more than 1 %)")
       .Group("order", "schedule");
   b.Add(
        "parallel.schedule_file",
@@ -605,7 +605,9 @@ void AddCluster(Builder& b) {
        [](Recipe & r, size_t) -> auto& { return r.cluster.memory_limit_bytes; })
       .OfKind(Kind::kBytes)
       .Range(1, kMaxCount)
-      .AutoIs("auto (the machine's memory divided among its workers; for an accelerator, all of its memory)")
+      .AutoIs(
+          "auto (85 % of the machine's free memory divided among its workers, less 512 MiB each; for an "
+          "accelerator, 90 % of its memory)")
       .Free();
   b.Add(
        "cluster.threads_per_worker", "Number of threads per worker.",
@@ -713,6 +715,7 @@ void AddSsh(Builder& b) {
        [](Recipe & r, size_t) -> auto& { return r.launch.slurm.save_before; })
       .Range(1, 65535)
       .Where([](const Recipe& r) { return r.launch.backend == "slurm"; })
+      .Default("`\"5m\"`")
       .Free();
   b.Add(
        "launch.slurm.step_options",

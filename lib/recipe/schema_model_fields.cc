@@ -86,6 +86,23 @@ void AddModelFields(Builder& b) {
   of_each("model.attention_out_bias", "Add a bias to the attention output projection.", model::AttentionOf,
           &model::Attention::out_bias);
   of_each("model.mlp_bias", "Add biases to the MLP.", model::MlpOf, &model::Mlp::bias);
+  b.AddInput("model.activation",
+             "Activation function of the MLP, under its name in transformers: of the gate or, in families "
+             "without a gate, of the inner width.",
+             Kind::kString)
+      .Choices(model::ActivationNames())
+      .Default("from the preset or folder; with family, the family's")
+      .Accessors(
+          [](const Recipe& r, size_t) -> std::optional<Value> {
+            const kernels::Activation activation = MlpOf(r.model.spec).activation;
+            const model::Family* const family = model::FindFamily(r.model.spec.family);
+            if (family == nullptr || activation == family->activation) return std::nullopt;
+            return Value(std::string(model::NamesOf(activation)[0]));
+          },
+          [](Recipe& r, size_t, const Value& value) {
+            SetEach(r.model.spec, &model::Mlp::activation,
+                    *model::FindActivation(std::get<std::string>(value)));
+          });
   b.Add(
        "model.norm_eps", "Epsilon of the norms (RMSNorm or LayerNorm).",
        [](Recipe & r, size_t) -> auto& { return r.model.spec.norm.eps; })

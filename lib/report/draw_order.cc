@@ -23,9 +23,9 @@ struct Cell {
 // Backgrounds of F, B, I, W: blue, green, cyan, magenta; bright ones for small letters.
 constexpr std::array<int, 4> kBackgrounds = {44, 42, 46, 45};
 
-class Drawing {
+class OrderDrawing {
  public:
-  Drawing(const schedule::Step& step, const simulate::Played& played, const DrawOrderOptions& options)
+  OrderDrawing(const schedule::Step& step, const simulate::Played& played, const DrawOrderOptions& options)
       : step_(step), played_(played), options_(options) {}
 
   std::string Run() {
@@ -176,7 +176,7 @@ schedule::PipelineOp PassOf(Op op) {
 
 std::string DrawOrder(const schedule::Step& step, const simulate::Played& played,
                       const DrawOrderOptions& options) {
-  return Drawing(step, played, options).Run();
+  return OrderDrawing(step, played, options).Run();
 }
 
 }  // namespace trainctl::report

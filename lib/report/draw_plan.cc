@@ -98,9 +98,9 @@ simulate::Timeline Play(const plan::Plan& plan, const model::Architecture& spec,
 }
 
 // A drawing in the making.
-class Drawing {
+class PlanDrawing {
  public:
-  Drawing(size_t columns, double end_s, bool color)
+  PlanDrawing(size_t columns, double end_s, bool color)
       : columns_(columns), width_(end_s / static_cast<double>(columns)), color_(color) {}
 
   // Of a class of ranks; `prefix` before the names of its streams. Of a pipeline its passes alone: messages
@@ -153,8 +153,8 @@ std::string DrawPlan(const plan::Plan& plan, const model::Architecture& spec, co
       timelines.begin(), timelines.end(),
       [](const simulate::Timeline& a, const simulate::Timeline& b) { return a.end_s < b.end_s; });
   constexpr int kMargin = 9;
-  Drawing drawing(static_cast<size_t>(std::max(10, options.width - kMargin - 1)), longest.end_s,
-                  options.color);
+  PlanDrawing drawing(static_cast<size_t>(std::max(10, options.width - kMargin - 1)), longest.end_s,
+                      options.color);
   for (int c = 0; c < num_classes; ++c) {
     drawing.Add(planned.step.programs[static_cast<size_t>(c)], timelines[static_cast<size_t>(c)],
                 num_classes == 1 ? "" : absl::StrCat("pp ", c));

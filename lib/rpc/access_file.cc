@@ -14,13 +14,13 @@
 namespace trainctl::rpc {
 namespace {
 
-constexpr char kSchema[] = "trainctl.access.v1";
+constexpr char kAccessSchema[] = "trainctl.access.v1";
 constexpr int64_t kMaxBytes = 256 << 10;
 
 }  // namespace
 
 std::string FormatAccess(const LauncherAccess& access) {
-  const Json json = {{"schema", kSchema},
+  const Json json = {{"schema", kAccessSchema},
                      {"job", access.job},
                      {"endpoints", access.endpoints},
                      {"key", access.credential.key_pem},
@@ -32,8 +32,8 @@ std::string FormatAccess(const LauncherAccess& access) {
 absl::StatusOr<LauncherAccess> ParseAccess(const std::string& text, const std::string& path) {
   TRAINCTL_ASSIGN_OR_RETURN(const Json json, ParseJson(text, path));
   TRAINCTL_ASSIGN_OR_RETURN(const std::string schema, JsonString(json, "schema", path));
-  if (schema != kSchema) {
-    return BadDataError(absl::StrCat(path, " is a ", schema, "; this trainctl reads ", kSchema));
+  if (schema != kAccessSchema) {
+    return BadDataError(absl::StrCat(path, " is a ", schema, "; this trainctl reads ", kAccessSchema));
   }
   LauncherAccess access;
   TRAINCTL_ASSIGN_OR_RETURN(access.job, JsonString(json, "job", path));

@@ -21,7 +21,6 @@ namespace trainctl::rpc {
 namespace {
 
 constexpr int kMaxTries = 8;
-constexpr absl::Duration kProbeTimeout = absl::Milliseconds(300);
 
 // One call to a job on this machine.
 template <typename Request, typename Reply>

@@ -45,7 +45,6 @@ constexpr absl::Duration kAttemptTimeout = absl::Seconds(5);
 constexpr absl::Duration kLookUpPause = absl::Milliseconds(500);
 constexpr absl::Duration kLastWords = absl::Seconds(1);
 constexpr size_t kMaxQueuedLineBytes = 1 << 20;
-constexpr absl::Duration kProbeTimeout = absl::Milliseconds(300);
 constexpr absl::Duration kRedialInterval = absl::Milliseconds(100);
 
 struct Entry {

@@ -7,12 +7,12 @@
 namespace trainctl::rpc {
 namespace {
 
-constexpr char kSchema[] = "trainctl.invitation.v2";
+constexpr char kInvitationSchema[] = "trainctl.invitation.v2";
 
 }  // namespace
 
 std::string FormatInvitation(const Invitation& invitation) {
-  const Json json = {{"schema", kSchema},
+  const Json json = {{"schema", kInvitationSchema},
                      {"job", invitation.job},
                      {"node", invitation.node},
                      {"run_dir", invitation.run_dir},
@@ -28,8 +28,8 @@ absl::StatusOr<Invitation> ReadInvitation(const std::string& text) {
   const std::string where = "the invitation";
   TRAINCTL_ASSIGN_OR_RETURN(const Json json, ParseJson(text, where));
   TRAINCTL_ASSIGN_OR_RETURN(const std::string schema, JsonString(json, "schema", where));
-  if (schema != kSchema) {
-    return UsageError(absl::StrCat("the invitation is a ", schema, ", this agent reads ", kSchema));
+  if (schema != kInvitationSchema) {
+    return UsageError(absl::StrCat("the invitation is a ", schema, ", this agent reads ", kInvitationSchema));
   }
   Invitation invitation;
   TRAINCTL_ASSIGN_OR_RETURN(invitation.job, JsonString(json, "job", where));

@@ -19,7 +19,7 @@
 namespace trainctl::rpc {
 namespace {
 
-constexpr char kSchema[] = "trainctl.job-secret.v1";
+constexpr char kJobSecretSchema[] = "trainctl.job-secret.v1";
 constexpr size_t kKeyBytes = 32;
 constexpr int64_t kMaxSecretBytes = 64 << 10;
 
@@ -45,7 +45,7 @@ absl::StatusOr<JobSecret> MakeJobSecret(absl::string_view name, const Clock& clo
 }
 
 std::string FormatJobSecret(const JobSecret& secret) {
-  const Json json = {{"schema", kSchema},
+  const Json json = {{"schema", kJobSecretSchema},
                      {"authority", secret.authority.ca_pem},
                      {"authority_key", secret.authority.key_pem},
                      {"key", secret.key}};
@@ -56,8 +56,8 @@ absl::StatusOr<JobSecret> ParseJobSecret(const std::string& text) {
   const std::string where = "the job's secret";
   TRAINCTL_ASSIGN_OR_RETURN(const Json json, ParseJson(text, where));
   TRAINCTL_ASSIGN_OR_RETURN(const std::string schema, JsonString(json, "schema", where));
-  if (schema != kSchema) {
-    return UsageError(absl::StrCat(where, " is a ", schema, ", this launcher reads ", kSchema));
+  if (schema != kJobSecretSchema) {
+    return UsageError(absl::StrCat(where, " is a ", schema, ", this launcher reads ", kJobSecretSchema));
   }
   JobSecret secret;
   TRAINCTL_ASSIGN_OR_RETURN(secret.authority.ca_pem, JsonString(json, "authority", where));

@@ -32,7 +32,7 @@ v1::StoreRequest Request(v1::StoreRequest::Operation operation, absl::string_vie
   return request;
 }
 
-std::vector<uint8_t> Bytes(const std::string& text) { return {text.begin(), text.end()}; }
+std::vector<uint8_t> ToBytes(const std::string& text) { return {text.begin(), text.end()}; }
 
 }  // namespace
 
@@ -65,7 +65,7 @@ absl::Status StoreClient::Set(absl::string_view key, absl::Span<const uint8_t> v
 absl::StatusOr<std::vector<uint8_t>> StoreClient::Get(absl::string_view key, absl::Duration timeout) {
   const WaitingForOthers waiting;
   TRAINCTL_ASSIGN_OR_RETURN(const v1::StoreReply reply, Call(Request(v1::StoreRequest::GET, key), timeout));
-  return Bytes(reply.value());
+  return ToBytes(reply.value());
 }
 
 absl::StatusOr<std::vector<uint8_t>> StoreClient::CompareSet(absl::string_view key,
@@ -75,7 +75,7 @@ absl::StatusOr<std::vector<uint8_t>> StoreClient::CompareSet(absl::string_view k
   request.set_expected(expected.data(), expected.size());
   request.set_value(desired.data(), desired.size());
   TRAINCTL_ASSIGN_OR_RETURN(const v1::StoreReply reply, Call(std::move(request), kCallTimeout));
-  return Bytes(reply.value());
+  return ToBytes(reply.value());
 }
 
 absl::StatusOr<int64_t> StoreClient::Add(absl::string_view key, int64_t delta) {

@@ -123,6 +123,7 @@ RunProgress ReadProgress(const RunFolder& run, absl::Time since) {
     if (progress.step > 0) {  // step 0 is an evaluation before training
       progress.loss_step = progress.step;
       progress.loss = Number(*last, "loss");
+      progress.skipped_steps = IntOr(*last, "skipped_steps", 0);
     }
   }
   ReadTimings(run.timings_path(), since, progress);

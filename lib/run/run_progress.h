@@ -17,6 +17,7 @@ struct RunProgress {
   int64_t total_steps = -1;        // length of the run according to its recipe; -1 if unknown
   int64_t loss_step = -1;          // latest step in metrics.jsonl, which may skip steps; -1 if none
   std::optional<double> loss;      // loss at loss_step; may be infinite or NaN
+  int64_t skipped_steps = 0;       // steps up to loss_step whose update was skipped
   std::optional<absl::Time> done;  // time when `step` was completed
   // Computed by telemetry::StepPace from the steps of the current workers only; unset before their first
   // steps. Lines without a time, which earlier versions wrote, count toward the first two.

@@ -11,13 +11,12 @@
 
 #include "absl/strings/match.h"
 #include "base/json.h"
+#include "telemetry/log_reader.h"
 #include "telemetry/step_log.h"
 
 namespace trainctl::telemetry {
 namespace {
 
-constexpr size_t kReadBytes = size_t{1} << 18;
-constexpr size_t kMaxLineBytes = size_t{16} << 20;  // the limit of StepLog
 // Only lines with an evaluation have this key. A line that has it in a text is parsed too, without effect.
 constexpr absl::string_view kEvaluationKey = "\"eval\":";
 
@@ -102,8 +101,8 @@ bool LogFollower::Follow(Log& log, ReadLine read_line) {
   bool has_news = false;
   while (log.fd >= 0) {
     const size_t had = log.pending.size();
-    log.pending.resize(had + kReadBytes);
-    const ssize_t count = ::read(log.fd, &log.pending[had], kReadBytes);
+    log.pending.resize(had + kLogReadBytes);
+    const ssize_t count = ::read(log.fd, &log.pending[had], kLogReadBytes);
     const int error_number = errno;
     log.pending.resize(had + static_cast<size_t>(count > 0 ? count : 0));
     if (count < 0 && error_number == EINTR) continue;

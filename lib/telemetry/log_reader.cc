@@ -14,12 +14,7 @@
 #include "telemetry/step_log.h"
 
 namespace trainctl::telemetry {
-namespace {
-
-constexpr size_t kReadBytes = size_t{1} << 18;
-constexpr size_t kMaxLineBytes = size_t{16} << 20;  // as StepLog
-
-}  // namespace
+namespace {}  // namespace
 
 absl::StatusOr<LoggedStep> ParseLogLine(absl::string_view line, LogKind kind, absl::string_view where) {
   const absl::StatusOr<Json> parsed = ParseJson(line, where);
@@ -89,8 +84,8 @@ absl::StatusOr<bool> LogReader::Next(LoggedStep& step) {
       return BadDataError(absl::StrCat(path_, ":", line_number_ + 1, ": the line is longer than ",
                                        kMaxLineBytes, " bytes, so this is not a log of steps"));
     }
-    pending_.resize(searched + kReadBytes);
-    const ssize_t count = ::read(fd_, &pending_[searched], kReadBytes);
+    pending_.resize(searched + kLogReadBytes);
+    const ssize_t count = ::read(fd_, &pending_[searched], kLogReadBytes);
     const int error_number = errno;
     pending_.resize(searched + static_cast<size_t>(count > 0 ? count : 0));
     if (count < 0 && error_number == EINTR) continue;

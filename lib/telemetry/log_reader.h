@@ -1,6 +1,7 @@
 // Reads a run's logs (see metrics_log.h) line by line, as scalars named as in TensorBoard. Not thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -27,6 +28,8 @@ struct LoggedStep {
   // "skipped" in metrics.jsonl.
   bool skipped = false;
 };
+
+inline constexpr size_t kLogReadBytes = size_t{1} << 18;  // bytes that are read at a time
 
 enum class LogKind { kMetrics, kTimings };
 

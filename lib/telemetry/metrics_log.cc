@@ -43,6 +43,7 @@ std::string FormatFields(const StepRecord& record) {
       "\"loss\":", NumberOrNull(record.loss), ",\"grad_norm\":", NumberOrNull(record.grad_norm),
       ",\"lr\":", NumberOrNull(record.lr), ",\"tokens\":", record.tokens, ",\"batch_hash\":\"",
       absl::StrFormat("%016x", record.batch_hash), "\"", record.skipped ? ",\"skipped\":true" : "",
+      record.skipped_steps > 0 ? absl::StrCat(",\"skipped_steps\":", record.skipped_steps) : "",
       ObjectField("eval", record.eval, NumberOrNull), ListField("changed", record.changed));
 }
 
@@ -58,6 +59,9 @@ absl::StatusOr<StepRecord> ParseStepRecord(absl::string_view json, absl::string_
   record.grad_norm = number("grad_norm");
   record.lr = number("lr");
   record.skipped = object.contains("skipped");
+  if (object.contains("skipped_steps")) {
+    TRAINCTL_ASSIGN_OR_RETURN(record.skipped_steps, JsonInt(object, "skipped_steps", what));
+  }
   if (!absl::SimpleHexAtoi(hash, &record.batch_hash))
     return BadDataError(absl::StrCat(what, ": field 'batch_hash' must be a hexadecimal number"));
   return record;

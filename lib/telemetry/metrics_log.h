@@ -36,6 +36,7 @@ struct StepRecord {
   std::vector<std::string> changed = {};
   // Whether the update was skipped because the loss or the gradient norm was not finite.
   bool skipped = false;
+  int64_t skipped_steps = 0;  // number of such steps since the start of the run; omitted if 0
 };
 
 // {"step":12,"seconds":0.5,"tokens_per_second":9000,"mfu":0.41,"phases":{"forward":0.2},"operators":{"linear":0.1},"memory_bytes":{"parameters":1024},"time":1700000000.125}

@@ -26,8 +26,6 @@ namespace {
 
 constexpr absl::string_view kStepKey = "{\"step\":";
 constexpr size_t kReadBytes = size_t{1} << 20;
-// Longer than any line that this module writes; a longer one is not ours.
-constexpr size_t kMaxLineBytes = size_t{16} << 20;
 // Of a hundred thousand steps and more.
 constexpr size_t kMostPendingBytes = size_t{64} << 20;
 

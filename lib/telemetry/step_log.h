@@ -4,6 +4,7 @@
 // One thread appends; another may call Sync at the same time.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -16,6 +17,9 @@
 #include "base/json_fwd.h"
 
 namespace trainctl::telemetry {
+
+// Longer than any line that this module writes. A file with a longer one is something else.
+inline constexpr size_t kMaxLineBytes = size_t{16} << 20;
 
 // Formats a number exactly and deterministically, with the fewest digits that parse back to the same double.
 // JSON cannot represent NaN and infinity, so these become the strings "nan", "inf" and "-inf".

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -18,6 +17,7 @@
 #include "absl/strings/strip.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/lock_owner.h"
 #include "base/status.h"
 
 namespace trainctl::telemetry {
@@ -46,12 +46,6 @@ std::string Quoted(absl::string_view text) { return FormatAsciiJson(Json(std::st
 std::string BootId() {
   const absl::StatusOr<std::string> id = ReadFile(kBootIdPath, 4096);
   return id.ok() ? std::string(absl::StripAsciiWhitespace(*id)) : "";
-}
-
-std::string HostName() {
-  std::array<char, 256> name = {};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "";
-  return name.data();
 }
 
 // The list of events.

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -18,6 +17,7 @@
 #include "absl/strings/strip.h"
 #include "base/files.h"
 #include "base/lock_open_file.h"
+#include "base/lock_owner.h"
 #include "base/status.h"
 
 namespace trainctl::telemetry {
@@ -78,12 +78,6 @@ absl::StatusOr<int> LockFolder(const std::string& folder, bool takes_it) {
   ::close(fd);
   return EnvironmentError(absl::StrCat("another process writes events into ", folder,
                                        "; wait for its end or name another folder"));
-}
-
-std::string HostName() {
-  std::array<char, 256> name = {};
-  if (::gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "localhost";
-  return name.data();
 }
 
 // Markdown that shows the text as it is.
@@ -171,7 +165,9 @@ absl::StatusOr<TensorboardLog> TensorboardLog::Open(const TensorboardOptions& op
   TRAINCTL_ASSIGN_OR_RETURN(const OldFiles old, FindOldFiles(options.folder));
   const std::string folder = options.folder + "/";
   const int64_t time = std::max(static_cast<int64_t>(options.now_s), old.newest + 1);
-  const std::string name = absl::StrCat(kPrefix, absl::StrFormat("%010d", time), ".", HostName(), kSuffix);
+  const std::string host = HostName();
+  const std::string name =
+      absl::StrCat(kPrefix, absl::StrFormat("%010d", time), ".", host.empty() ? "localhost" : host, kSuffix);
   // Under a name that no reader looks at until it is whole.
   const std::string temporary = folder + ".trainctl-building";
   log.path_ = temporary;

@@ -42,9 +42,9 @@ class MetaspaceStep : public DecoderStep {
   bool prepends_;
 };
 
-class ReplaceStep : public DecoderStep {
+class ReplaceTokenStep : public DecoderStep {
  public:
-  ReplaceStep(Pattern pattern, std::string content)
+  ReplaceTokenStep(Pattern pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
   absl::Status Apply(std::vector<std::string>& tokens, Scratch& scratch) const override {
     for (std::string& token : tokens) {
@@ -108,9 +108,9 @@ class FuseStep : public DecoderStep {
   }
 };
 
-class StripStep : public DecoderStep {
+class StripTokenStep : public DecoderStep {
  public:
-  StripStep(std::string content, int64_t start, int64_t stop)
+  StripTokenStep(std::string content, int64_t start, int64_t stop)
       : content_(std::move(content)), start_(start), stop_(stop) {}
   absl::Status Apply(std::vector<std::string>& tokens, Scratch&) const override {
     for (std::string& token : tokens) {
@@ -147,7 +147,7 @@ absl::Status AddStrip(const JsonPart& part, Decoder& steps) {
   TRAINCTL_ASSIGN_OR_RETURN(const int64_t start, IntAt(part, "start"));
   TRAINCTL_ASSIGN_OR_RETURN(const int64_t stop, IntAt(part, "stop"));
   if (start < 0 || stop < 0) return part.Bad("has a negative start or stop");
-  steps.push_back(std::make_unique<StripStep>(std::move(content), start, stop));
+  steps.push_back(std::make_unique<StripTokenStep>(std::move(content), start, stop));
   return absl::OkStatus();
 }
 
@@ -171,7 +171,7 @@ absl::Status AddSteps(const JsonPart& part, Decoder& steps) {
   } else if (type == "Replace") {
     TRAINCTL_ASSIGN_OR_RETURN(Pattern pattern, ParsePattern(part));
     TRAINCTL_ASSIGN_OR_RETURN(std::string content, StringAt(part, "content"));
-    steps.push_back(std::make_unique<ReplaceStep>(std::move(pattern), std::move(content)));
+    steps.push_back(std::make_unique<ReplaceTokenStep>(std::move(pattern), std::move(content)));
   } else if (type == "Strip") {
     return AddStrip(part, steps);
   } else {

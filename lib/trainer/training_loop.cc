@@ -23,7 +23,7 @@ TrainingLoop::TrainingLoop(const WorkerDeps& deps, const device::Device& device,
       saver_(*run.saver),
       phases_(*deps.control, device, counters_),
       step_runner_(deps, device, planned, *run.executor, counters_),
-      updates_(deps, saver_, counters_),
+      updates_(deps, *run.state, *run.world, saver_, counters_),
       votes_(deps, planned.plan.layout.mesh, *run.executor, *run.world, saver_, counters_),
       data_files_(run.data_stamps, *run.world, saver_, counters_),
       evaluation_(deps, planned, run.data.eval, batches_, *run.executor, data_files_, votes_) {}
@@ -174,6 +174,7 @@ telemetry::StepRecord TrainingLoop::RecordOf(const ComputedStep& computed, uint6
   record.tokens = counters_.tokens;
   record.batch_hash = batch_hash;
   record.skipped = !result.finite;
+  record.skipped_steps = counters_.skipped;
   return record;
 }
 

@@ -8,12 +8,14 @@
 #include "data/counted_targets.h"
 #include "optim/update_limits.h"
 #include "trainer/batch_reader.h"
+#include "trainer/finite_weights.h"
 #include "trainer/progress.h"
 
 namespace trainctl::trainer {
 
-UpdateWatch::UpdateWatch(const WorkerDeps& deps, CheckpointSaver& saver, RunCounters& counters)
-    : deps_(deps), saver_(saver), counters_(counters) {}
+UpdateWatch::UpdateWatch(const WorkerDeps& deps, const parallel::ShardedState& state, comm::Group& world,
+                         CheckpointSaver& saver, RunCounters& counters)
+    : deps_(deps), state_(state), world_(world), saver_(saver), counters_(counters) {}
 
 absl::Status UpdateWatch::CheckFinite(const ComputedStep& computed) {
   const parallel::StepResult& result = computed.result;
@@ -26,7 +28,10 @@ absl::Status UpdateWatch::CheckFinite(const ComputedStep& computed) {
     return absl::OkStatus();
   }
   const std::string checkpoint = saver_.FinishAndDescribe();
-  return CheckFailedError(absl::StrCat(what, "; ", checkpoint));
+  TRAINCTL_ASSIGN_OR_RETURN(const bool has_finite_weights, AllWeightsAreFinite(state_, world_));
+  return CheckFailedError(
+      absl::StrCat(what, has_finite_weights ? "; all weights are" : "; some of the weights are not",
+                   " finite; ", checkpoint));
 }
 
 void UpdateWatch::Count(const parallel::StepResult& result) {
@@ -62,12 +67,15 @@ absl::Status UpdateWatch::StallError(const ComputedStep& computed) {
                         without_targets_in_a_row_, step - without_targets_in_a_row_ + 1, step,
                         data::kNoTargetsCause, step, checkpoint));
   }
+  TRAINCTL_ASSIGN_OR_RETURN(const bool has_finite_weights, AllWeightsAreFinite(state_, world_));
   const bool holds_these = saver_.saved_step() >= step - skipped_in_a_row_;
   return CheckFailedError(absl::StrFormat(
       "step %d: loss %g, gradient norm %g are not finite (learning rate %.3g); %d consecutive updates were "
-      "skipped (%d of %d in total), so the weights are probably no longer usable; %s",
+      "skipped (%d of %d in total), %s; %s",
       step, computed.result.loss, computed.result.grad_norm, computed.lr, skipped_in_a_row_,
       counters_.skipped, step,
+      has_finite_weights ? "so the weights are probably no longer usable, although all of them are finite"
+                         : "because some of the weights are not finite",
       holds_these
           ? absl::StrCat("the last checkpoint, at step ", saver_.saved_step(), ", has the same weights")
           : checkpoint));

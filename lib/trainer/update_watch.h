@@ -6,6 +6,8 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "comm/group.h"
+#include "parallel/sharded_state.h"
 #include "trainer/checkpoint_saver.h"
 #include "trainer/checkpointing.h"
 #include "trainer/run_worker.h"
@@ -17,7 +19,8 @@ namespace trainctl::trainer {
 // make the same decisions.
 class UpdateWatch {
  public:
-  UpdateWatch(const WorkerDeps& deps, CheckpointSaver& saver, RunCounters& counters);
+  UpdateWatch(const WorkerDeps& deps, const parallel::ShardedState& state, comm::Group& world,
+              CheckpointSaver& saver, RunCounters& counters);
 
   // Call CheckFinite and Count for each computed step, before counters.step is incremented.
   // Collective. Returns CheckFailedError if the step's loss or gradients are not finite, unless
@@ -40,6 +43,8 @@ class UpdateWatch {
   bool HasSkippedTooMany() const;
 
   const WorkerDeps& deps_;
+  const parallel::ShardedState& state_;
+  comm::Group& world_;
   CheckpointSaver& saver_;
   RunCounters& counters_;
   int64_t skipped_in_a_row_ = 0;  // updates that were not finite, since the last update of this start

@@ -685,7 +685,8 @@ def the_same_command_for_every_requeue(c):
     c.expect(c.run(*again), 0, "has completed its")
     c.expect(c.run("resume", "run", "--set", "train.steps=3"), 2, "train.steps = 3 is below the 6 steps that",
              "--set train.steps=N")
-    c.expect(c.run(*again, "--set", "train.steps=8"), 0, "resuming after step 6", "finished")
+    c.expect(c.run(*again, "--set", "train.steps=8"), 0, "note: the learning rate is 0 starting at step 7",
+             "resuming after step 6", "finished")
     # From elsewhere, and with what the recipe says now, "auto" included.
     os.mkdir(c.dir + "/elsewhere")
     c.expect(c.run("launch", c.dir + "/recipe.toml", "--run-dir", c.dir + "/run", "--or-resume", "--set", "train.steps=8",
@@ -1526,7 +1527,7 @@ def the_way_on_after_a_loss_that_is_not_finite(c):
         return command[1]
 
     failed = c.run("launch", "recipe.toml", "--run-dir", "run", *wild, "--set", "checkpoint.every_steps=100")
-    c.expect(failed, 7, "are not finite (learning rate 9", "); there is no checkpoint yet")
+    c.expect(failed, 7, "are not finite (learning rate 9", "); all weights are finite; there is no checkpoint yet")
     status = c.run("status", "run")
     c.expect(status, 0, "status      failed", "; its end:", "there is no checkpoint yet", "restart at step 1")
     report = json.loads(c.run("status", "run", "--json").stdout)

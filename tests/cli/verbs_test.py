@@ -761,6 +761,8 @@ device = "auto"
                     c.expect(5, ["launch", "gpu.toml", "--dry-run", *two, *device], *words)
             else:
                 c.expect(0, ["plan", "gpu.toml", *two, *cuda], ", 2 workers")
+                c.expect(5, ["launch", "gpu.toml", "--dry-run", "--set", "cluster.devices_per_node=4", *cuda],
+                         "cluster.devices_per_node = 4: this machine has 2 GPUs", "lower the number")
         for value in ("", "-1"):
             os.environ["CUDA_VISIBLE_DEVICES"] = value
             words = 'CUDA_VISIBLE_DEVICES="%s" shows none of this machine\'s 2 GPUs' % value

@@ -182,6 +182,11 @@ VARIANTS = {
     # Norms of heads after RoPE, whose base is multiplied by a power of alpha.
     "hunyuan_v1_dense": dict(family="hunyuan_v1_dense", num_key_value_heads=2, head_dim=6, rope_theta=ABSENT,
                              rope_parameters=dict(rope_type="dynamic", rope_theta=100.0, alpha=50.0, factor=1.0)),
+    # Other activation functions than those of the family.
+    "llama_relu": dict(num_key_value_heads=2, hidden_act="relu"),
+    "opt_gelu": dict(family="opt", num_key_value_heads=ABSENT, head_dim=ABSENT, rms_norm_eps=ABSENT,
+                     intermediate_size=ABSENT, rope_theta=ABSENT, ffn_dim=28, tie_word_embeddings=True, dropout=0.0,
+                     enable_bias=False, activation_function="gelu"),
 }
 
 # Families that compute what Llama does, but that the library lacks: the fields of their published config.json that Llama

@@ -3,7 +3,8 @@
 
     references_test.py TRAINCTL
 
-Twenty steps of each kind of layout against one process of the peer; then loss and greedy text of Hugging Face folders.
+Twenty steps of each kind of layout against one process of the peer; then loss and greedy text of Hugging Face folders;
+then what a fine-tuned folder answers.
 Both begin with the same weights, which transformers made, and read the same tokens; which these are this script works
 out itself, from the documents and docs/guide/data.md. run.sh has the packages.
 """
@@ -11,6 +12,7 @@ out itself, from the documents and docs/guide/data.md. run.sh has the packages.
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -228,6 +230,30 @@ def wrong_of_folder(name, peer):
     return found
 
 
+def wrong_of_fine_tuning(stubs):
+    """Returns sentences: a folder that `new`, `launch` and `export` made of the Qwen 2, answers in transformers what it was
+    taught, and ends its answers."""
+    shutil.copytree("qwen2", "pupil")
+    with open("pupil/config.json", encoding="utf-8") as file:
+        end = json.load(file)["eos_token_id"]
+    with open("pupil/generation_config.json", encoding="utf-8") as file:
+        generation = json.load(file)
+    with open("pupil/generation_config.json", "w", encoding="utf-8") as file:
+        json.dump({**generation, "eos_token_id": end}, file)
+    lessons = [("What is %d plus %d?\n" % (a, b), str(a + b)) for a in range(2, 6) for b in (3, 7, 8)]
+    with open("lessons.jsonl", "w", encoding="utf-8") as file:  # twice, because one is held out
+        file.writelines(json.dumps({"question": question, "answer": answer}) + "\n" for question, answer in 2 * lessons)
+    execute([TRAINCTL, "new", "--from", "pupil", "--data", "lessons.jsonl", "--out", "lessons.toml"])
+    execute([TRAINCTL, "launch", "lessons.toml", "--run-dir", "lessons", "--set", "train.epochs=25", "--set",
+             "optimizer.lr=6e-3", "--set", "train.eval_every=100", "--set", "checkpoint.every_steps=100"])
+    execute([TRAINCTL, "checkpoint", "export", "lessons", "--out", "graduate"])
+    told = json.loads(execute([sys.executable, HERE + "/answers_peer.py", "graduate",
+                               json.dumps([question for question, _ in lessons]), "12"],
+                              env={**os.environ, "LD_LIBRARY_PATH": stubs}))
+    return ["%r: %r%s, taught %r" % (question, text, "" if ended else " without an end", answer)
+            for (question, answer), (text, ended) in zip(lessons, told) if (text, ended) != (answer, True)]
+
+
 def main():
     site = os.path.dirname(importlib.util.find_spec("torch").submodule_search_locations[0])
     failed = False
@@ -243,6 +269,10 @@ def main():
             print("folder %s: %s" % (name, "FAILED" if found else "ok (loss %.6f)" % peer["loss"]))
             print("".join("  %s\n" % sentence for sentence in found), end="")
             failed = failed or bool(found)
+        found = wrong_of_fine_tuning(folder + "/stubs")
+        print("fine-tuned folder: %s" % ("FAILED" if found else "ok"))
+        print("".join("  %s\n" % sentence for sentence in found), end="")
+        failed = failed or bool(found)
         options = "\n".join("%s = %s" % (key, json.dumps(value)) for key, value in OPTIMIZER.items())
         for model, lines in peers.items():
             check_peer(model, lines)

@@ -30,8 +30,8 @@ RECIPE = 'recipe_version = 1\n[data]\nseq_len = 2048\n[train]\nsteps = 100\n'
 PRESETS = ["toy-1m", "toy-5m", "llama-25m", "llama-120m", "llama-1b", "llama3.2-1b", "llama3.2-3b", "llama2-7b",
            "llama3.1-8b", "llama2-13b", "llama2-70b", "llama3.1-70b", "llama3.1-405b"]
 DEVICES = ["cpu", "h100-sxm-80gb", "a100-sxm-40gb", "b200"]
-WHAT_IFS = {"torchtitan": PRESETS[5:], "megatron": PRESETS[5:] + ["mixtral-8x7b", "qwen3-30b-a3b", "gpt-oss-20b"],
-            "deepspeed": PRESETS[7:12]}
+WHAT_IFS = {"torchtitan": PRESETS[5:], "megatron-core": PRESETS[5:] + ["mixtral-8x7b", "qwen3-30b-a3b", "gpt-oss-20b"],
+            "megatron-deepspeed": PRESETS[7:12]}
 
 
 class Case:

@@ -404,12 +404,12 @@ TEST(ConfigJson, DropoutsThatAreOnAreListed) {
 TEST(ConfigJson, FieldsThatOnlyTrainingAsksForAreKeptAsReasons) {
   const absl::StatusOr<ConfigModel> model = ReadConfigJson(
       R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
-          "num_attention_heads": 4, "vocab_size": 100, "hidden_act": "gelu", "rms_norm_eps": "small",
+          "num_attention_heads": 4, "vocab_size": 100, "hidden_act": "mish", "rms_norm_eps": "small",
           "rope_scaling": {"rope_type": "proportional", "factor": 2.0}, "logit_scale": 2.0, "n_embd": 64})",
       "config.json");
   ASSERT_TRUE(model.ok()) << model.status();
   const std::string reasons = absl::StrJoin(model->unknown_fields, "\n");
-  for (const char* field : {"'hidden_act' is \"gelu\"", "'rms_norm_eps' is \"small\"", "'logit_scale'",
+  for (const char* field : {"'hidden_act' is \"mish\"", "'rms_norm_eps' is \"small\"", "'logit_scale'",
                             "rope_scaling: field 'rope_type' is \"proportional\"", "'n_embd'"}) {
     EXPECT_THAT(reasons, HasSubstr(field));
   }

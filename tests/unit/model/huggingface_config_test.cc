@@ -207,17 +207,35 @@ TEST(HuggingFaceConfig, AMistralHasAWindowUnlessItIsNull) {
   EXPECT_EQ(window(R"("sliding_window": 128, "layer_types": ["full_attention", "full_attention"])"), 128);
 }
 
-// Another activation is another model, whichever of its names the file uses.
-TEST(HuggingFaceConfig, ActivationsAreThoseOfTheFamily) {
-  const auto read = [](const char* fields) {
-    const std::string text = absl::StrReplaceAll(With(fields), {{"llama", "gemma"}});
-    return FromHuggingFaceConfig(text, "config.json").status();
+TEST(HuggingFaceConfig, ActivationsAreThoseOfTheFile) {
+  using kernels::Activation;
+  const auto read = [](const char* family, const char* fields) {
+    const std::string text = absl::StrReplaceAll(With(fields), {{"llama", family}});
+    return FromHuggingFaceConfig(text, "config.json");
   };
-  EXPECT_TRUE(read(R"("hidden_act": "gelu_pytorch_tanh")").ok());
-  EXPECT_TRUE(read(R"("hidden_act": "gelu", "hidden_activation": "gelu_pytorch_tanh")").ok());
-  EXPECT_THAT(read(R"("hidden_act": "gelu")").ToString(),
-              HasSubstr("field 'hidden_act' is \"gelu\" but must be"));
-  EXPECT_THAT(read(R"("hidden_activation": "silu")").ToString(), HasSubstr("field 'hidden_activation' is"));
+  const auto activation = [&](const char* family, const char* fields) {
+    const absl::StatusOr<Architecture> spec = read(family, fields);
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    return MlpOf(*spec).activation;
+  };
+  const auto error = [&](const char* family, const char* fields) {
+    return read(family, fields).status().ToString();
+  };
+  EXPECT_EQ(activation("llama", R"("hidden_act": "relu")"), Activation::kRelu);
+  EXPECT_EQ(activation("llama", R"("hidden_act": "gelu_fast")"), Activation::kGeluTanh);
+  EXPECT_EQ(activation("gemma2", R"("hidden_activation": "gelu")"), Activation::kGelu);
+  EXPECT_EQ(activation("gemma2", R"("hidden_activation": "silu", "hidden_act": "relu")"), Activation::kSiLU);
+  // The class of Gemma 2 does not read hidden_act.
+  EXPECT_THAT(error("gemma2", R"("hidden_act": "relu")"),
+              HasSubstr("field 'hidden_act' is \"relu\" but must be \"gelu_pytorch_tanh\""));
+  // The class of Gemma 1 takes gelu for its approximation, and versions differ in which key they read.
+  for (const char* fields : {R"("hidden_act": "gelu_pytorch_tanh")", R"("hidden_act": "gelu")",
+                             R"("hidden_act": "gelu", "hidden_activation": null)",
+                             R"("hidden_act": "gelu", "hidden_activation": "gelu_pytorch_tanh")"}) {
+    EXPECT_EQ(activation("gemma", fields), Activation::kGeluTanh) << fields;
+  }
+  EXPECT_THAT(error("gemma", R"("hidden_act": "relu")"), HasSubstr("field 'hidden_act' is"));
+  EXPECT_THAT(error("gemma", R"("hidden_activation": "silu")"), HasSubstr("field 'hidden_activation' is"));
 }
 
 TEST(HuggingFaceConfig, OddValuesSurviveTheRoundTrip) {
@@ -424,7 +442,9 @@ TEST(HuggingFaceConfig, HarmlessSpellingsAreAccepted) {
 
 TEST(HuggingFaceConfig, WhatWouldChangeTheMathematicsIsAnErrorThatNamesIt) {
   for (const auto& [extra, named] : std::initializer_list<std::pair<const char*, const char*>>{
-           {R"("hidden_act": "gelu")", "hidden_act"},
+           {R"("hidden_act": "mish")",
+            "field 'hidden_act' is \"mish\" but must be one of silu, gelu, gelu_pytorch_tanh, relu, relu2"},
+           {R"("hidden_act": 7)", "hidden_act"},
            {R"("attention_dropout": 1.5)",
             "field 'attention_dropout' is 1.5 but must be a number of at least 0 and less than 1"},
            {R"("hidden_dropout": "0.1")", "hidden_dropout"},
@@ -457,7 +477,6 @@ TEST(HuggingFaceConfig, WhatWouldChangeTheMathematicsIsAnErrorThatNamesIt) {
            {R"("use_mrope": true)", "use_mrope"},
            {R"("partial_rotary_factor": 0.5)", "partial_rotary_factor"},
            {R"("use_rope": false)", "field 'use_rope' is false but must be true"},
-           {R"("hidden_act": "gelu_new")", "hidden_act"},
            {R"("rope_scaling": {"type": "linear"})", "'factor' is absent but must be a positive number"},
            {R"("rope_scaling": {"rope_type": "proportional", "factor": 1.0})", "proportional"},
            {R"("rope_scaling": {"rope_type": "ntk_alpha", "alpha": 2.0})", "ntk_alpha"},

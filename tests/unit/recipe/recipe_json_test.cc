@@ -35,6 +35,7 @@ const std::vector<std::string>& ManySets() {
       "model.qkv_bias=true",
       "model.attention_out_bias=true",
       "model.mlp_bias=true",
+      "model.activation=gelu",
       "model.norm_eps=1.1e-7",
       "model.rope_theta=12345.678",
       "model.rope_scaling={factor=3.3, low_freq_factor=1.5, high_freq_factor=5, "
@@ -226,6 +227,7 @@ TEST(RecipeJson, ModelsOfOtherFamiliesAreStored) {
         "model.family=llama model.rope_scaling={type='yarn',factor=2,original_max_position=99,beta_fast=16,"
         "beta_slow=2,truncate=false,attention_factor=1.5}",
         "model.family=llama model.rope_scaling={type='dynamic',factor=2,original_max_position=8192}",
+        "model.family=gemma2 model.activation=silu",
         "model.family=hunyuan_v1_dense model.rope_scaling={type='ntk_alpha',alpha=1000}",
         "model.family=phi3 model.rope_share=0.5 model.rope_scaling={type='longrope',original_max_position=99,"
         "attention_factor=1.5,short_factor=[1,1.25,1.5,2],long_factor=[1.5,2,3,4.5]}"}) {

@@ -80,16 +80,18 @@ TEST_F(MetricsLogTest, ALineIsWhatTheHeaderShows) {
 TEST_F(MetricsLogTest, WhatWasNotComputedIsNull) {
   StepRecord record{12, std::nullopt, 0, 0.0003, 98304, 0xf1, {{"e", std::nullopt}, {"h", 2.5}}};
   record.skipped = true;
+  record.skipped_steps = 3;
   EXPECT_EQ(FormatFields(record),
             "\"loss\":null,\"grad_norm\":0,\"lr\":3e-04,\"tokens\":98304,\"batch_hash\":\"00000000000000f1\","
-            "\"skipped\":true,\"eval\":{\"e\":null,\"h\":2.5}");
+            "\"skipped\":true,\"skipped_steps\":3,\"eval\":{\"e\":null,\"h\":2.5}");
   const auto parsed = ParseLogLine("{\"step\":12," + FormatFields(record) + "}", LogKind::kMetrics, "a line");
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_TRUE(parsed->has_evaluation);
   EXPECT_TRUE(parsed->skipped);
   std::vector<std::string> tags;
   for (const Scalar& scalar : parsed->scalars) tags.push_back(scalar.tag);
-  EXPECT_THAT(tags, testing::UnorderedElementsAre("train/grad_norm", "train/lr", "train/tokens", "eval/h"));
+  EXPECT_THAT(tags, testing::UnorderedElementsAre("train/grad_norm", "train/lr", "train/tokens",
+                                                  "train/skipped_steps", "eval/h"));
 }
 
 TEST_F(MetricsLogTest, ARecordReadsBackExactly) {
@@ -99,6 +101,7 @@ TEST_F(MetricsLogTest, ARecordReadsBackExactly) {
         std::optional<double>()}) {
     record.loss = loss;
     record.skipped = !record.skipped;
+    ++record.skipped_steps;
     const auto back = ParseStepRecord("{" + FormatFields(record) + "}", "a record");
     ASSERT_TRUE(back.ok()) << back.status();
     EXPECT_EQ(FormatFields(*back), FormatFields(record));

@@ -22,6 +22,7 @@
 #include "optim/optimizer.h"
 #include "parallel/sharded_state.h"
 #include "schedule/build_step.h"
+#include "trainer/finite_weights.h"
 
 namespace trainctl::trainer {
 namespace {
@@ -202,6 +203,7 @@ TEST_P(Checkpointing, WeightsThatAreNotFiniteAreNotSavedAndOptimizerStatesMayBe)
     whole.ForEach([&](float& value, size_t tensor, int64_t element) {
       if (tensor == 100 * kind + 3 && element == 1) value = std::nanf("");
     });
+    EXPECT_EQ(AllWeightsAreFinite(whole.state, world).value(), kind == 1);
     const absl::Status saved = SaveCheckpoint({.root = folder_, .description_json = "{}"}, whole.state,
                                               {.step = 7, .updates = 6, .tokens = 5}, world)
                                    .status();

@@ -520,18 +520,17 @@ TEST(LoadModelFolderTest, F16WeightsHaveTheirValuesAsFloats) {
   OrDie(RemoveAll(folder));
 }
 
-INSTANTIATE_TEST_SUITE_P(Variants, GoldenTest,
-                         testing::Values("plain", "gqa", "tied", "rope_scaled", "biased", "packed", "qwen3",
-                                         "mistral", "gemma", "starcoder2", "arcee", "nemotron", "stablelm",
-                                         "helium", "ernie4_5", "rope_linear", "mistral_window",
-                                         "qwen2_window", "ministral", "gemma2", "vaultgemma", "gemma3",
-                                         "granite", "smollm3", "cohere", "cohere2", "exaone4", "phi", "phi3",
-                                         "glm", "glm4", "gpt_neox", "gpt2", "rope_yarn", "rope_yarn_mscale",
-                                         "qwen2_yarn", "phi3_longrope_short", "phi3_longrope_long",
-                                         "gpt_bigcode", "gptj", "opt", "granitemoehybrid",
-                                         "gpt_neox_sequential", "falcon", "falcon_40b", "internlm3", "exaone",
-                                         "internlm2", "olmo2", "olmo3", "hunyuan_v1_dense"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(
+    Variants, GoldenTest,
+    testing::Values("plain", "gqa", "tied", "rope_scaled", "biased", "packed", "qwen3", "mistral", "gemma",
+                    "starcoder2", "arcee", "nemotron", "stablelm", "helium", "ernie4_5", "rope_linear",
+                    "mistral_window", "qwen2_window", "ministral", "gemma2", "vaultgemma", "gemma3",
+                    "granite", "smollm3", "cohere", "cohere2", "exaone4", "phi", "phi3", "glm", "glm4",
+                    "gpt_neox", "gpt2", "rope_yarn", "rope_yarn_mscale", "qwen2_yarn", "phi3_longrope_short",
+                    "phi3_longrope_long", "gpt_bigcode", "gptj", "opt", "granitemoehybrid",
+                    "gpt_neox_sequential", "falcon", "falcon_40b", "internlm3", "exaone", "internlm2",
+                    "olmo2", "olmo3", "hunyuan_v1_dense", "llama_relu", "opt_gelu"),
+    [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace trainctl

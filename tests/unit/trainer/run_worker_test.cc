@@ -450,18 +450,22 @@ TEST_F(RunWorkerTest, UpdatesThatAreSkippedAreCountedAndTenInARowEndTheRun) {
       std::count_if(lines.begin(), lines.end(), [](const Json& line) { return line.contains("skipped"); }),
       4);
   EXPECT_EQ(lines.back()["skipped"], true);
+  EXPECT_EQ(lines.back()["skipped_steps"], 4);
   // A resume counts those in a row from 0, and those of the whole run on.
   out = run(first_bad + 11, &status);
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_THAT(out, HasSubstr(absl::StrCat("12 of ", first_bad + 11, " updates were skipped")));
   run(1000, &status);
   EXPECT_EQ(ExitCodeFor(status), ExitCode::kCheckFailed) << status;
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr(absl::StrCat("10 consecutive updates were skipped (22 of ", first_bad + 21,
-                                           " in total)")),
-                    HasSubstr("has the same weights")));
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(HasSubstr(
+                absl::StrCat("10 consecutive updates were skipped (22 of ", first_bad + 21, " in total)")),
+            HasSubstr("so the weights are probably no longer usable, although all of them are finite"),
+            HasSubstr("has the same weights")));
   EXPECT_EQ(Metrics().back()["step"], first_bad + 21);
   EXPECT_EQ(Metrics().back()["skipped"], true);
+  EXPECT_EQ(Metrics().back()["skipped_steps"], 22);
   EXPECT_FALSE(Saved(first_bad + 21));
 }
 
