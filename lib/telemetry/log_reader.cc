@@ -14,8 +14,6 @@
 #include "telemetry/step_log.h"
 
 namespace trainctl::telemetry {
-namespace {}  // namespace
-
 absl::StatusOr<LoggedStep> ParseLogLine(absl::string_view line, LogKind kind, absl::string_view where) {
   const absl::StatusOr<Json> parsed = ParseJson(line, where);
   if (!parsed.ok()) return BadDataError(absl::StrCat(where, ": damaged: not a line of this log"));

@@ -1528,6 +1528,11 @@ def the_way_on_after_a_loss_that_is_not_finite(c):
 
     failed = c.run("launch", "recipe.toml", "--run-dir", "run", *wild, "--set", "checkpoint.every_steps=100")
     c.expect(failed, 7, "are not finite (learning rate 9", "); all weights are finite; there is no checkpoint yet")
+    skipping = c.run("launch", "recipe.toml", "--run-dir", "skips", *wild, "--set", "train.on_nonfinite=skip")
+    skipped = sum(line.get("skipped", False) for line in metrics_of(c, "skips"))
+    c.expect(c.run("status", "skips"), 0, "skipped     %d update" % skipped)
+    if skipped == 0 or json.loads(c.run("status", "skips", "--json").stdout)["skipped_steps"] != skipped:
+        c.fail("the status tells another number of skipped updates: " + skipping.stdout)
     status = c.run("status", "run")
     c.expect(status, 0, "status      failed", "; its end:", "there is no checkpoint yet", "restart at step 1")
     report = json.loads(c.run("status", "run", "--json").stdout)
